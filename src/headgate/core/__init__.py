@@ -1,0 +1,1 @@
+"""The rules: pure functions and structs, without input, output, clock or chance."""
