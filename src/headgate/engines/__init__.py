@@ -1,0 +1,1 @@
+"""Where state lives: the contract and the engines that keep it."""

@@ -1,0 +1,101 @@
+"""Jobs as rows: the record of a change, and the way back from a row to a job.
+
+A change is a tuple. Its length says what it is:
+- 3: `(id, was, queue)`, the job is gone;
+- 4: `("", kind, key, value)`, a thing was set, or removed when the value is None;
+- CHANGED: `(id, was, *changing)`, the job exists already and changed;
+- STORED: `(id, was, *changing, *lasting)`, the whole job.
+`was` is the state before ("" for none), from which the counts of finished jobs follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headgate.core.job import Job, More
+from headgate.core.retry import DEFAULT, RetryPolicy
+from headgate.core.states import STATES
+
+CHANGING = (
+    "queue", "state", "priority", "seq", "attempt", "claim", "enqueued_at", "due_at",
+    "started_at", "visible_until", "finished_at", "dead", "worker", "result", "more",
+)  # fmt: skip
+LASTING = (
+    "type", "created_at", "max_attempts", "timeout_ms", "visibility_ms", "expires_at",
+    "retry", "unique_key", "tenant", "fixed",
+)  # fmt: skip
+GONE = 3
+THING = 4
+CHANGED = 2 + len(CHANGING)
+STORED = CHANGED + len(LASTING)
+COLUMNS = ("id", *CHANGING, *LASTING)
+
+Record = tuple[Any, ...]
+
+_encode = msgspec.msgpack.Encoder().encode
+_more_decoder = msgspec.msgpack.Decoder(More)
+_retry_decoder = msgspec.msgpack.Decoder(RetryPolicy)
+_states = {state: state for state in STATES}
+_retries: dict[bytes, RetryPolicy] = {}
+
+
+def changed(job: Job, was: str) -> Record:
+    """The record of a change to a job that is stored already."""
+    more = job.more
+    return (
+        job.id, was, job.queue, job.state, job.priority, job.seq, job.attempt, job.claim,
+        job.enqueued_at, job.due_at, job.started_at, job.visible_until, job.finished_at,
+        job.dead, job.worker, job.result, None if more is None else _encode(more),
+    )  # fmt: skip
+
+
+def stored(job: Job, was: str) -> Record:
+    """The record of a whole job."""
+    more = job.more
+    retry = job.retry
+    return (
+        job.id, was, job.queue, job.state, job.priority, job.seq, job.attempt, job.claim,
+        job.enqueued_at, job.due_at, job.started_at, job.visible_until, job.finished_at,
+        job.dead, job.worker, job.result, None if more is None else _encode(more),
+        job.type, job.created_at, job.max_attempts, job.timeout_ms, job.visibility_ms,
+        job.expires_at, None if retry is DEFAULT else _encode(retry), job.unique, job.tenant,
+        job.fixed,
+    )  # fmt: skip
+
+
+def job_of(row: Record) -> Job:
+    """The job that a row of the jobs table (all of COLUMNS) holds."""
+    (
+        id_, queue, state, priority, seq, attempt, claim, enqueued_at, due_at, started_at,
+        visible_until, finished_at, dead, worker, result, more, type_, created_at, max_attempts,
+        timeout_ms, visibility_ms, expires_at, retry, unique, tenant, fixed,
+    ) = row  # fmt: skip
+    return Job(
+        id_, _shared(type_), _shared(queue), priority, fixed, created_at, max_attempts, timeout_ms,
+        visibility_ms, expires_at, DEFAULT if retry is None else _retry(retry), unique,
+        _shared(tenant), _states[state], seq, attempt, claim,
+        created_at if enqueued_at == created_at else enqueued_at, due_at, started_at,
+        visible_until, finished_at, worker, result, bool(dead),
+        None if more is None else _more_decoder.decode(more),
+    )  # fmt: skip
+
+
+_names: dict[str, str] = {}
+
+
+def _shared(name: str) -> str:
+    """One string for equal names: a million jobs have few queues and types."""
+    if len(_names) > 10_000:
+        _names.clear()
+    return _names.setdefault(name, name)
+
+
+def _retry(packed: bytes) -> RetryPolicy:
+    policy = _retries.get(packed)
+    if policy is None:
+        if len(_retries) > 10_000:
+            _retries.clear()
+        policy = _retries[packed] = _retry_decoder.decode(packed)
+    return policy

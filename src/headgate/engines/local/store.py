@@ -1,0 +1,279 @@
+"""The file: opening it, what is in it, and folding the journal into its tables.
+
+Everything here runs on one thread at a time; `journal.py` decides which.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import IO, Any
+
+import apsw
+import msgspec
+
+from headgate.core.states import TERMINAL
+from headgate.engines.local.rows import (
+    CHANGED,
+    CHANGING,
+    COLUMNS,
+    GONE,
+    LASTING,
+    STORED,
+    THING,
+    Record,
+)
+
+APPLICATION = 0x48474154
+"""Marks a file as Headgate's."""
+VERSION = 1
+"""Of the schema. A change to it adds a script to MIGRATIONS and raises this."""
+MIGRATIONS: dict[int, str] = {}
+"""From the version named to the next one."""
+
+CHUNK = 64
+"""Rows per statement: one statement gives the interpreter away once, however many rows it has."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
+
+
+class StoreUnusable(Exception):
+    """The store cannot be opened; the message is one line for the person who started the server."""
+
+
+def connect(path: str, *, durability: str = "full", readonly: bool = False) -> apsw.Connection:
+    """A connection to the file; reading ones see what is committed."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    if readonly:
+        flags = apsw.SQLITE_OPEN_READONLY
+    connection = apsw.Connection(path, flags)
+    connection.set_busy_timeout(10_000)
+    if not readonly:
+        connection.execute("PRAGMA page_size = 8192")
+        if path != ":memory:":
+            mode = connection.execute("PRAGMA journal_mode = WAL").get
+            if mode != "wal":
+                raise StoreUnusable(f"{path}: this file system cannot keep a write-ahead log")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    connection.execute("PRAGMA cache_size = -65536")
+    return connection
+
+
+def prepare(connection: apsw.Connection, path: str) -> None:
+    """Bring the file to this version's schema; refuse what is not ours or newer than we are."""
+    version = int(connection.execute("PRAGMA user_version").get)
+    mark = int(connection.execute("PRAGMA application_id").get)
+    if version == 0 and mark == 0:
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        if tables:
+            raise StoreUnusable(f"{path}: a SQLite database, but not one of Headgate's")
+        script = resources.files("headgate.engines.local").joinpath("schema.sql").read_text()
+        with connection:
+            connection.execute(script)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        return
+    if mark != APPLICATION:
+        raise StoreUnusable(f"{path}: a SQLite database, but not one of Headgate's")
+    if version > VERSION:
+        raise StoreUnusable(
+            f"{path}: written by a newer Headgate (schema {version}, this one knows {VERSION}); "
+            "start that version or restore an older file"
+        )
+    for step in range(version, VERSION):
+        with connection:
+            connection.execute(MIGRATIONS[step])
+            connection.execute(f"PRAGMA user_version = {step + 1}")
+
+
+class Lock:
+    """Holds the file for one process, by a lock that dies with it."""
+
+    def __init__(self, path: str) -> None:
+        self._file: IO[str] | None = None
+        self._path = path
+
+    def take(self) -> None:
+        try:
+            file = open(f"{self._path}.lock", "a+")  # noqa: SIM115 - held until released
+        except OSError as error:
+            raise StoreUnusable(f"{self._path}: {error.strerror or error}") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            owner = file.read().strip() or "unknown"
+            file.close()
+            raise StoreUnusable(
+                f"{self._path}: in use by another Headgate server (process {owner}); "
+                "one file belongs to one server"
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def open_store(path: str, durability: str) -> apsw.Connection:
+    """Connect, check and prepare; every failure is one line that names the file."""
+    if path != ":memory:":
+        parent = Path(path).parent
+        if not parent.is_dir():
+            raise StoreUnusable(f"{path}: the directory {parent} does not exist")
+        if Path(path).exists() and not os.access(path, os.W_OK):
+            raise StoreUnusable(f"{path}: not writable by this user")
+    try:
+        connection = connect(path, durability=durability)
+        prepare(connection, path)
+    except apsw.NotADBError:
+        raise StoreUnusable(f"{path}: not a SQLite database, or damaged at its start") from None
+    except apsw.CorruptError:
+        raise StoreUnusable(
+            f"{path}: the database is damaged; restore a copy, or save what is readable with sqlite3's .recover"
+        ) from None
+    except apsw.BusyError:
+        raise StoreUnusable(f"{path}: locked by another program") from None
+    except apsw.Error as error:
+        raise StoreUnusable(f"{path}: {error}") from None
+    return connection
+
+
+# Folding
+
+
+class Folded:
+    """What a run of records comes to: the last word on every job and thing they name."""
+
+    __slots__ = ("counts", "gone", "jobs", "things")
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.jobs: dict[str, list[Any]] = {}
+        """id -> [changing part, lasting part or None]"""
+        self.gone: dict[str, bool] = {}
+        self.things: dict[tuple[str, str], bytes | None] = {}
+        self.counts: dict[tuple[str, str], int] = {}
+        counts = self.counts
+        for record in records:
+            size = len(record)
+            if size == THING:
+                self.things[record[1], record[2]] = record[3]
+                continue
+            id_ = record[0]
+            was = record[1]
+            if size == GONE:
+                self.jobs.pop(id_, None)
+                self.gone[id_] = True
+                if was in TERMINAL:
+                    counts[record[2], was] = counts.get((record[2], was), 0) - 1
+                continue
+            state = record[3]
+            if was in TERMINAL:
+                counts[record[2], was] = counts.get((record[2], was), 0) - 1
+            if state in TERMINAL:
+                counts[record[2], state] = counts.get((record[2], state), 0) + 1
+            changing = record[2:CHANGED]
+            if size == STORED:
+                self.jobs[id_] = [changing, record[CHANGED:]]
+            else:
+                entry = self.jobs.get(id_)
+                if entry is None:
+                    self.jobs[id_] = [changing, None]
+                else:
+                    entry[0] = changing
+
+
+_INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES "
+_ROW = f"({', '.join('?' * len(COLUMNS))})"
+_UPSERT = (
+    " ON CONFLICT (id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in CHANGING)
+    + ", "
+    + ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in LASTING)
+)
+_NOTHING = (None,) * len(LASTING)
+_STATEMENTS: dict[int, str] = {}
+
+
+def _upsert(count: int) -> str:
+    statement = _STATEMENTS.get(count)
+    if statement is None:
+        statement = _STATEMENTS[count] = _INSERT + ", ".join([_ROW] * count) + _UPSERT
+    return statement
+
+
+def write_fold(connection: apsw.Connection, folded: Folded) -> None:
+    """Bring the tables to what the records say; the caller holds the transaction."""
+    if folded.gone:
+        connection.executemany("DELETE FROM jobs WHERE id = ?", [(id_,) for id_ in folded.gone])
+    values: list[Any] = []
+    for id_, (changing, lasting) in folded.jobs.items():
+        values.append(id_)
+        values += changing
+        values += _NOTHING if lasting is None else lasting
+    width = len(COLUMNS)
+    left = len(folded.jobs)
+    start = 0
+    while left:
+        count = CHUNK if left >= CHUNK else 8 if left >= 8 else 1
+        connection.execute(_upsert(count), values[start : start + count * width])
+        start += count * width
+        left -= count
+    for (kind, key), value in folded.things.items():
+        if value is None:
+            connection.execute("DELETE FROM things WHERE kind = ? AND key = ?", (kind, key))
+        else:
+            connection.execute("INSERT OR REPLACE INTO things VALUES (?, ?, ?)", (kind, key, value))
+    for (queue, state), change in folded.counts.items():
+        if change:
+            connection.execute(
+                "INSERT INTO counts VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs",
+                (queue, state, change),
+            )
+
+
+def pack(records: Sequence[Record]) -> bytes:
+    return _pack(records)
+
+
+def append(connection: apsw.Connection, number: int, at_ms: int, body: bytes) -> None:
+    """One commit: a single statement, so that the interpreter is given away once."""
+    connection.execute("INSERT INTO journal VALUES (?, ?, ?)", (number, at_ms, body))
+
+
+def fold_left_over(connection: apsw.Connection) -> tuple[int, int]:
+    """Fold what the last process had not: (records, last instant that the file knows)."""
+    count = 0
+    latest = 0
+    while True:
+        rows = connection.execute(
+            "SELECT n, at_ms, body FROM journal ORDER BY n LIMIT 200"
+        ).fetchall()
+        if not rows:
+            break
+        records = [record for _, _, body in rows for record in _unpack(body)]
+        count += len(records)
+        latest = max(latest, *(at_ms for _, at_ms, _ in rows))
+        with connection:
+            write_fold(connection, Folded(records))
+            write_time(connection, latest)
+            connection.execute("DELETE FROM journal WHERE n <= ?", (rows[-1][0],))
+    known = connection.execute("SELECT value FROM things WHERE kind = 'clock' AND key = 'now'").get
+    return count, max(latest, int(known) if known else 0)
+
+
+def write_time(connection: apsw.Connection, at_ms: int) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO things VALUES ('clock', 'now', ?)", (str(at_ms).encode(),)
+    )

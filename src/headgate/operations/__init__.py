@@ -1,0 +1,1 @@
+"""One file per verb of the protocol: what a request means."""

@@ -1,0 +1,103 @@
+"""What a route is: the single source for routing, decoding, authorisation and the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from headgate.server.auth import Identity
+from headgate.server.context import Context
+
+
+class Request:
+    """One request as a handler sees it: everything decoded that the route asked for."""
+
+    __slots__ = (
+        "body",
+        "data",
+        "gone",
+        "headers",
+        "identity",
+        "now_ms",
+        "params",
+        "query",
+        "raw_query",
+        "request_id",
+    )
+
+    def __init__(
+        self,
+        params: tuple[str, ...],
+        query: Mapping[str, str],
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        data: Any,
+        identity: Identity,
+        request_id: str,
+        now_ms: int,
+        gone: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.params = params
+        """Path parameters in the order of the path."""
+        self.query = query
+        self.headers = headers
+        """As the server got them: lower-case names."""
+        self.body = body
+        self.data = data
+        """The body decoded into the route's request struct; None where it names none."""
+        self.identity = identity
+        self.request_id = request_id
+        self.now_ms = now_ms
+        self.gone = gone
+        """Returns when the client has disconnected; only handlers that wait call it."""
+
+    def header(self, name: bytes) -> str | None:
+        for key, value in self.headers:
+            if key == name:
+                return value.decode("latin-1")
+        return None
+
+
+class Answer(Struct):
+    """What a handler gives back; the application adds the headers that every answer carries."""
+
+    body: bytes
+    status: int = 200
+    headers: list[tuple[bytes, bytes]] = []
+    content_type: bytes = b"application/openjobspec+json"
+
+
+class Stream(Struct):
+    """An answer that goes on: server-sent events, one chunk at a time."""
+
+    chunks: Any
+    """An async iterator of bytes."""
+    headers: list[tuple[bytes, bytes]] = []
+
+
+Handler = Callable[[Context, Request], Awaitable[Answer | Stream]]
+
+
+class Route(Struct, frozen=True):
+    method: str
+    path: str
+    """`/ojs/v1/jobs/{id}`: parameters are whole segments."""
+    handler: Handler
+    roles: frozenset[str]
+    """Who may call it; empty means everybody, without a token."""
+    summary: str = ""
+    request: Any = None
+    """The struct of the body; None leaves the bytes to the handler (or there is no body)."""
+    body: str = "none"
+    """none, optional or required."""
+    response: Any = None
+    """The struct of the successful answer's body, for the document."""
+    status: int = 200
+    query: Mapping[str, str] = {}
+    """Query parameters and what they mean, for the document."""
+    errors: tuple[int, ...] = ()
+    durable: bool = True
+    """Answer only when what the handler observed is durable. Health and metrics need not wait."""
+    tag: str = "jobs"

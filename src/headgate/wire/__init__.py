@@ -1,0 +1,1 @@
+"""JSON of the Open Job Spec to structs, and back."""
