@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
-from msgspec import Raw, Struct
+from msgspec import Struct
+
+SCHEDULED_FIRST: Final = b'"scheduled_at":'
+"""How `fixed` begins when its producer scheduled the job, and never otherwise."""
 
 
 class Envelope(Struct, gc=False, eq=False):
@@ -15,15 +18,18 @@ class Envelope(Struct, gc=False, eq=False):
 
     type: str
     fixed: bytes
-    """The members to be kept as they came: JSON without the outer braces, never empty.
+    """The members that are kept as they came: JSON without the outer braces, never empty.
 
-    Everything but what the record itself holds: `specversion`, `args`, `meta`, `retry`, `unique`, `tags`, unknown members and so on, one after the other, separated by commas.
+    In this order: `scheduled_at` if it was given, `args`, `meta` (`{}` if it was not given), then all others: `expires_at`, `retry`, `unique`, `tags`, `rate_limit`, timeouts, lineage, members that nobody knows.
+    What was given in `options` stands beside the rest, under the one name that the protocol prefers.
+    Left out are `specversion`, which is a constant, and whatever the record itself says: id, type, queue, priority, timeout, and everything that only a server may state.
+    A null where a value is optional is left out as well.
     """
-    args: Raw
+    args: bytes
     id: str = ""
     queue: str = "default"
     priority: int = 0
-    meta: Raw | None = None
+    meta: bytes = b"{}"
     scheduled_at: int = 0
     expires_at: int = 0
     timeout_ms: int = 0
@@ -34,8 +40,18 @@ class Envelope(Struct, gc=False, eq=False):
     result_ttl_ms: int = -1
     """0 keeps no result, -1 keeps it as long as the job."""
     pending: bool = False
-    retry: dict[str, Any] | None = None
-    unique: dict[str, Any] | None = None
+    retry: bytes | None = None
+    """A JSON object, not yet looked into."""
+    unique: bytes | None = None
+    """A JSON object, not yet looked into."""
     unique_key: str = ""
     """A fingerprint that the producer computed itself."""
     tenant: str = ""
+
+
+def unscheduled(fixed: bytes) -> bytes:
+    """The members without the `scheduled_at` that its producer gave."""
+    if not fixed.startswith(SCHEDULED_FIRST):
+        return fixed
+    # The literal is an instant in quotes, so the next quote and comma end it.
+    return fixed[fixed.index(b'",') + 2 :]

@@ -27,7 +27,8 @@ class More(Struct, omit_defaults=True, eq=False):
     activated_at: int = 0
     cancelled_while_active: bool = False
     progress: float | None = None
-    progress_data: Raw | None = None
+    progress_data: bytes | None = None
+    """JSON. Raw cannot be optional in what is decoded."""
     progress_message: str | None = None
     progress_at: int = 0
     progress_attempt: int = 0
@@ -43,6 +44,8 @@ class More(Struct, omit_defaults=True, eq=False):
     """Heartbeat timeout asked for by the job; 0 means none."""
     heard_at: int = 0
     re_enqueued_at: int = 0
+    trace_id: str = ""
+    """From the producer's meta: events carry it."""
     result_ttl_ms: int = -1
     """How long the result is kept after the end, where the job says so; -1 leaves it to retention."""
 

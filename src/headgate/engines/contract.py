@@ -31,6 +31,8 @@ class Draft(Struct):
 
     job: Job
     unique: UniquePolicy | None = None
+    named: bool = True
+    """The producer chose the id, so it may exist; false spares the look-up for a fresh one."""
 
 
 class Fetch(Struct):
@@ -99,6 +101,7 @@ class Query(Struct):
     created_until: int | None = None
     enqueued_from: int | None = None
     enqueued_until: int | None = None
+    worker: str | None = None
     error_type: str | None = None
     """Of the newest entry in the job's error history."""
     meta: dict[str, Any] | None = None

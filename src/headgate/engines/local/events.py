@@ -1,32 +1,40 @@
-"""The last events, in the order in which they happened.
+"""The last events, in the order in which they happened, and those who follow them.
 
-An event is a tuple `(n, kind, at_ms, subject, job_type, queue, state, data)`:
-its number, its OJS type such as `job.completed`, when it happened, what it is about (a job's id, a queue's or a worker's name), the type, queue and state of the job ("" where it is about none), and a dictionary of what else there is to say (None for nothing).
-Values in `data` are JSON values, `msgspec.Raw` for what is JSON already; names ending in `_at` are milliseconds, which the wire turns into instants.
 Numbers only grow, over restarts too, so that a reader's cursor never points backwards.
+Readers and followers are shown an event only when it is durable; listeners hear it at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
-from headgate.engines.contract import EventPage
+from headgate.engines.contract import Event, EventPage, Interest
 
-Event = tuple[int, str, int, str, str, str, str, dict[str, Any] | None]
+MOST_BEHIND = 1_000
+"""How many events a follower may be behind."""
+_event = tuple.__new__
 
 
 class EventLog:
     """A ring: the oldest events make room for the newest."""
 
-    __slots__ = ("next_number", "ring", "watcher")
+    __slots__ = ("_followers", "durable", "listeners", "number", "ring")
 
-    def __init__(self, size: int, now_ms: int) -> None:
+    def __init__(self, size: int) -> None:
         self.ring: deque[Event] = deque(maxlen=size)
-        self.next_number = now_ms << 10
-        self.watcher: Callable[[Event], None] | None = None
+        self.number = 0
+        """Of the last event."""
+        self.durable = 0
+        """Of the last event that a crash cannot undo."""
+        self.listeners: list[Callable[[Event], None]] = []
+        self._followers: dict[Follower, None] = {}
+
+    def start_above(self, number: int) -> None:
+        """Numbers go on from here, unless they are further already."""
+        self.number = self.durable = max(self.number, number)
 
     def add(
         self,
@@ -38,24 +46,138 @@ class EventLog:
         state: str = "",
         data: dict[str, Any] | None = None,
     ) -> None:
-        number = self.next_number
-        self.next_number = number + 1
-        event = (number, kind, at_ms, subject, job_type, queue, state, data)
+        self.number = number = self.number + 1
+        event: Event = _event(Event, (number, kind, at_ms, subject, job_type, queue, state, data))
         self.ring.append(event)
-        if self.watcher is not None:
-            self.watcher(event)
+        for listener in self.listeners:
+            listener(event)
 
-    def page(self, after: int, limit: int) -> EventPage:
-        """Up to `limit` events with numbers above `after`, oldest first."""
-        ring = self.ring
-        if not ring or after >= ring[-1][0]:
-            return EventPage([], max(after, 0), False)
-        # Numbers in the ring have no gaps, so the place of a number is a subtraction.
-        start = max(0, after + 1 - ring[0][0])
-        events = list(islice(ring, start, start + limit))
-        return EventPage(list(events), events[-1][0], start + limit < len(ring))
+    def settle(self, number: int) -> None:
+        """All events up to this number are durable."""
+        first = self.durable
+        if number <= first:
+            return
+        self.durable = number
+        if self._followers:
+            fresh = self._between(first, number)
+            for follower in list(self._followers):
+                follower.take(fresh)
 
-    def drop_after(self, number: int) -> None:
-        """Forget what was never durable."""
-        while self.ring and self.ring[-1][0] > number:
+    def forget_unsettled(self) -> None:
+        """What was never durable has not happened; its numbers are not used again."""
+        while self.ring and self.ring[-1].number > self.durable:
             self.ring.pop()
+        self.durable = self.number
+
+    def clear(self) -> None:
+        self.ring.clear()
+
+    def page(self, after: int, limit: int, interest: Interest) -> EventPage:
+        """Up to `limit` durable events with numbers above `after`, oldest first."""
+        wanted = filter_of(interest)
+        found: list[Event] = []
+        cursor = after
+        for event in self._between(after, self.durable):
+            if wanted(event):
+                if len(found) == limit:
+                    return EventPage(found, cursor, True)
+                found.append(event)
+            cursor = event.number
+        return EventPage(found, cursor, False)
+
+    def follow(self, interest: Interest) -> Follower:
+        follower = Follower(self, interest)
+        self._followers[follower] = None
+        return follower
+
+    def unfollow(self, follower: Follower) -> None:
+        self._followers.pop(follower, None)
+
+    def _between(self, after: int, last: int) -> list[Event]:
+        """Those with numbers in (after, last]."""
+        ring = self.ring
+        if not ring or ring[-1].number <= after:
+            return []
+        found: list[Event] = []
+        # Most readers are near the end, so walking back from there is short.
+        for event in reversed(ring):
+            if event.number <= after:
+                break
+            if event.number <= last:
+                found.append(event)
+        found.reverse()
+        return found
+
+
+class Follower:
+    """One reader of durable events, as they come."""
+
+    __slots__ = ("_log", "_lost", "_pending", "_waiter", "_wanted")
+
+    def __init__(self, log: EventLog, interest: Interest) -> None:
+        self._log = log
+        self._wanted = filter_of(interest)
+        self._pending: deque[Event] = deque()
+        self._lost = 0
+        self._waiter: asyncio.Future[bool] | None = None
+
+    def take(self, events: list[Event]) -> None:
+        pending = self._pending
+        for event in events:
+            if self._wanted(event):
+                pending.append(event)
+        while len(pending) > MOST_BEHIND:
+            pending.popleft()
+            self._lost += 1
+        if pending and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(True)
+
+    async def next(self, timeout_s: float) -> list[Event]:
+        if not self._pending:
+            loop = asyncio.get_running_loop()
+            self._waiter = waiter = loop.create_future()
+            timer = loop.call_later(timeout_s, _expire, waiter)
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        events = list(self._pending)
+        self._pending.clear()
+        if self._lost:
+            first = events[0]
+            data = {"events_dropped": self._lost}
+            note = Event(
+                first.number - 1, "system.events_dropped", first.at_ms, "", "", "", "", data
+            )
+            events.insert(0, note)
+            self._lost = 0
+        return events
+
+    def close(self) -> None:
+        self._log.unfollow(self)
+
+
+def _expire(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)
+
+
+def filter_of(interest: Interest) -> Callable[[Event], bool]:
+    """A test for whether an event is of interest."""
+    job_id = interest.job_id
+    queues = frozenset(interest.queues)
+    types = frozenset(interest.job_types)
+    exact = frozenset(kind for kind in interest.kinds if not kind.endswith("*"))
+    prefixes = tuple(kind[:-1] for kind in interest.kinds if kind.endswith("*"))
+    kinds = bool(interest.kinds)
+
+    def wanted(event: Event) -> bool:
+        return (
+            (not job_id or event.subject == job_id)
+            and (not queues or event.queue in queues)
+            and (not types or event.job_type in types)
+            and (not kinds or event.kind in exact or event.kind.startswith(prefixes))
+        )
+
+    return wanted

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 import apsw
 
 from headgate.core.errors import BackendUnavailable
+from headgate.engines.local import queries
 from headgate.engines.local.rows import COLUMNS, Record
 from headgate.engines.local.store import (
     Folded,
@@ -70,27 +70,33 @@ class Journal:
         connection: apsw.Connection,
         *,
         durability: str,
-        first: int,
+        last_event: Callable[[], int],
+        on_committed: Callable[[int], None],
         on_folded: Callable[[int], None],
         on_failure: Callable[[Exception], None],
+        elapsed_s: Callable[[], float],
         at_fault_point: Callable[[str], None] | None = None,
     ) -> None:
         self.path = path
         self.in_memory = path == ":memory:"
         self.now_ms = 0
         """The latest instant that a step was given."""
-        self.last_event = 0
-        self.durable_event = 0
+        self.latency_s = 0.0
+        """How long the last commit took."""
         self.failed: Exception | None = None
         self._durability = durability
         self._connection = connection
+        self._last_event = last_event
+        self._on_committed = on_committed
         self._on_folded = on_folded
         self._on_failure = on_failure
+        self._elapsed_s = elapsed_s
         self._at = at_fault_point
         self._loop = asyncio.get_running_loop()
-        self._open = Batch(first)
+        self._open = Batch(1)
         self._flying: Batch | None = None
         self._called = False
+        self._asked: set[asyncio.Future[Any]] = set()
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._unfolded: deque[tuple[int, int, float, list[Record], int]] = deque()
         self._unfolded_records = 0
@@ -101,6 +107,8 @@ class Journal:
         self._reads = None if self.in_memory else connect(path, readonly=True)
         self._reader = None if self.in_memory else ThreadPoolExecutor(1, "headgate-reader")
         self._reader_connection: apsw.Connection | None = None
+        if self.in_memory:
+            queries.prepare(connection)
         self._checkpointer = (
             None if self.in_memory else ThreadPoolExecutor(1, "headgate-checkpoint")
         )
@@ -115,16 +123,21 @@ class Journal:
         """Of the batch that fills now."""
         return self._open.number
 
+    @property
+    def idle(self) -> bool:
+        """Whether all that was written is durable; without a file, everything is as durable as it gets."""
+        return self.in_memory or (self._flying is None and not self._open.records)
+
     def write(self, record: Record) -> None:
         """Add to the open batch."""
         self._open.records.append(record)
-        if not self._called:
+        if not self._called and self._flying is None:
             self._called = True
-            if self._flying is None:
-                if self.in_memory:
-                    self._loop.call_later(0.25, self._hand_over)
-                else:
-                    self._loop.call_soon(self._hand_over)
+            if self.in_memory:
+                self._loop.call_later(0.25, self._hand_over)
+            else:
+                # At the end of this turn of the loop, so that all its steps share the batch.
+                self._loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
         self._called = False
@@ -132,20 +145,19 @@ class Journal:
         if self._flying is not None or not batch.records or self.failed is not None:
             return
         batch.at_ms = self.now_ms
-        batch.events = self.last_event
+        batch.events = self._last_event()
         self._flying = batch
         self._open = Batch(batch.number + 1)
         self._inbox.put(batch)
 
-    def _committed(self, batch: Batch) -> None:
+    def _committed(self, batch: Batch, took_s: float) -> None:
         self._flying = None
-        self.durable_event = batch.events
+        self.latency_s = took_s
         for waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        if self._open.records:
-            self._hand_over()
-        self._called = False
+        self._hand_over()
+        self._on_committed(batch.events)
 
     async def settled(self) -> None:
         """Return when the newest batch that has records is on disk."""
@@ -167,30 +179,38 @@ class Journal:
 
     def row(self, job_id: str) -> Record | None:
         """A folded job by its id, read on the spot; in memory nothing needs it."""
-        if self._reads is None:
-            return None
-        found = self._reads.execute(_SELECT, (job_id,)).fetchone()
-        return tuple(found) if found is not None else None
+        found = self._read_here(_SELECT, (job_id,))
+        return found[0] if found else None
 
     def rows(self, sql: str, values: tuple[Any, ...]) -> list[Record]:
         """A short indexed read on the spot."""
+        return self._read_here(sql, values)
+
+    def _read_here(self, sql: str, values: tuple[Any, ...]) -> list[Record]:
         if self._reads is None:
             return []
-        return [tuple(row) for row in self._reads.execute(sql, values)]
+        try:
+            return self._reads.execute(sql, values).fetchall()
+        except apsw.Error as error:
+            raise BackendUnavailable(f"the store cannot be read: {error}") from None
 
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
         """Run a query when all that has happened so far is folded; it may take long and delays nobody."""
         if self.failed is not None:
             raise self._unavailable()
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._called = False
         if self._flying is not None:
+            # What is open now is handed over when that has landed.
             waiter = self._loop.create_future()
             self._flying.waiters.append(waiter)
             await waiter
         self._hand_over()
+        self._asked.add(answer)
         self._inbox.put((question, answer))
-        return await answer
+        try:
+            return await answer
+        finally:
+            self._asked.discard(answer)
 
     async def close(self) -> None:
         """Commit and fold what is left, and let the file go."""
@@ -200,16 +220,21 @@ class Journal:
             if self._flying is None:
                 self._hand_over()
             await waiter
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Stop the threads and let the file go, with no regard to what is not committed."""
         self._closing = True
+        if self.failed is None:
+            self.failed = BackendUnavailable("the store is closed")
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
         for pool in (self._reader, self._checkpointer):
             if pool is not None:
                 await asyncio.to_thread(pool.shutdown)
-        if self._reads is not None:
-            self._reads.close()
-        if self._reader_connection is not None:
-            self._reader_connection.close()
+        for connection in (self._reads, self._reader_connection):
+            if connection is not None:
+                connection.close()
 
     def _fail(self, error: Exception) -> None:
         """Nothing of what is on its way became durable."""
@@ -219,7 +244,7 @@ class Journal:
         waiters = self._open.waiters
         if self._flying is not None:
             waiters = self._flying.waiters + waiters
-        for waiter in waiters:
+        for waiter in (*waiters, *self._asked):
             if not waiter.done():
                 waiter.set_exception(self._unavailable())
         self._on_failure(error)
@@ -254,7 +279,7 @@ class Journal:
         """The next thing to do; None when it is time to fold."""
         if not self._unfolded or self._closing:
             return self._inbox.get()
-        patience = self._unfolded[0][2] + FOLD_AFTER_S - time.monotonic()
+        patience = self._unfolded[0][2] + FOLD_AFTER_S - self._elapsed_s()
         if patience <= 0 and self._inbox.empty():
             return None
         try:
@@ -265,6 +290,7 @@ class Journal:
     def _commit(self, batch: Batch) -> None:
         connection = self._connection
         size = 0
+        begun = self._elapsed_s()
         if not self.in_memory:
             body = pack(batch.records)
             size = len(body)
@@ -282,8 +308,8 @@ class Journal:
             if self._at is not None:
                 self._at("after commit")
             self._wal_bytes += size
-        self._tell(self._committed, batch)
-        self._unfolded.append((batch.number, batch.at_ms, time.monotonic(), batch.records, size))
+        self._tell(self._committed, batch, self._elapsed_s() - begun)
+        self._unfolded.append((batch.number, batch.at_ms, self._elapsed_s(), batch.records, size))
         self._unfolded_records += len(batch.records)
         self._unfolded_bytes += size
         while self._unfolded_bytes > MOST_UNFOLDED_BYTES or (
@@ -296,7 +322,7 @@ class Journal:
             return True
         return (
             self._unfolded_records > FOLD_RECORDS
-            and time.monotonic() - self._unfolded[0][2] > 2 * FOLD_AFTER_S
+            and self._elapsed_s() - self._unfolded[0][2] > 2 * FOLD_AFTER_S
         )
 
     def _fold_slice(self) -> int:
@@ -341,6 +367,7 @@ class Journal:
     ) -> None:
         if self._reader_connection is None:
             self._reader_connection = connect(self.path, readonly=True)
+            queries.prepare(self._reader_connection)
         self._reply(question, self._reader_connection, answer)
 
     def _reply(

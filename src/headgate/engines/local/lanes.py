@@ -54,7 +54,10 @@ class Lane:
             return self.priorities[0] == priority
         if not line or line[-1].seq < job.seq:
             line.append(job)
-            return False
+            # Alone in its line, it may still come before all that came back.
+            return (
+                len(line) == 1 and self.priorities[0] == priority and job.seq < row.came_back[0][0]
+            )
         self._count += 1
         heappush(row.came_back, (job.seq, self._count, job))
         return self.priorities[0] == priority and row.came_back[0][2] is job
@@ -76,6 +79,18 @@ class Lane:
                 return line[0]
             del self._rows[self.priorities.pop(0)]
         return None
+
+    def oldest(self) -> Job | None:
+        """The job that was enqueued first, as far as those tell that came in order."""
+        heads = []
+        for priority in self.priorities:
+            row = self._rows[priority]
+            while row.in_order and row.in_order[0].lane is not self:
+                row.in_order.popleft()
+                self.husks -= 1
+            heads += [row.in_order[0]] if row.in_order else []
+            heads += [entry[2] for entry in row.came_back if entry[2].lane is self]
+        return min(heads, key=lambda job: job.enqueued_at, default=None)
 
     def take(self) -> Job | None:
         """Remove the head and return it."""

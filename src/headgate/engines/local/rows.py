@@ -35,7 +35,9 @@ COLUMNS = ("id", *CHANGING, *LASTING)
 Record = tuple[Any, ...]
 
 _encode = msgspec.msgpack.Encoder().encode
-_more_decoder = msgspec.msgpack.Decoder(More)
+# JSON, because what is raw in it is JSON: MessagePack would take those bytes for its own.
+_encode_more = msgspec.json.Encoder().encode
+_more_decoder = msgspec.json.Decoder(More)
 _retry_decoder = msgspec.msgpack.Decoder(RetryPolicy)
 _states = {state: state for state in STATES}
 _retries: dict[bytes, RetryPolicy] = {}
@@ -47,7 +49,7 @@ def changed(job: Job, was: str) -> Record:
     return (
         job.id, was, job.queue, job.state, job.priority, job.seq, job.attempt, job.claim,
         job.enqueued_at, job.due_at, job.started_at, job.visible_until, job.finished_at,
-        job.dead, job.worker, job.result, None if more is None else _encode(more),
+        job.dead, job.worker, job.result, None if more is None else _encode_more(more),
     )  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def stored(job: Job, was: str) -> Record:
     return (
         job.id, was, job.queue, job.state, job.priority, job.seq, job.attempt, job.claim,
         job.enqueued_at, job.due_at, job.started_at, job.visible_until, job.finished_at,
-        job.dead, job.worker, job.result, None if more is None else _encode(more),
+        job.dead, job.worker, job.result, None if more is None else _encode_more(more),
         job.type, job.created_at, job.max_attempts, job.timeout_ms, job.visibility_ms,
         job.expires_at, None if retry is DEFAULT else _encode(retry), job.unique, job.tenant,
         job.fixed,

@@ -34,9 +34,8 @@ CREATE TABLE jobs (
     tenant         TEXT,
     fixed          BLOB
 );
-CREATE INDEX jobs_listed ON jobs (queue, state, seq);
 CREATE INDEX jobs_alive ON jobs (seq) WHERE finished_at = 0;
-CREATE INDEX jobs_finished ON jobs (state, finished_at) WHERE finished_at > 0;
+CREATE INDEX jobs_finished ON jobs (queue, state, finished_at) WHERE finished_at > 0;
 CREATE INDEX jobs_dead ON jobs (finished_at) WHERE dead = 1;
 CREATE INDEX jobs_unique ON jobs (unique_key) WHERE unique_key IS NOT NULL;
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import apsw
 import msgspec
@@ -100,7 +100,7 @@ class Lock:
 
     def take(self) -> None:
         try:
-            file = open(f"{self._path}.lock", "a+")  # noqa: SIM115 - held until released
+            file = Path(f"{self._path}.lock").open("a+")  # noqa: SIM115 - held until released
         except OSError as error:
             raise StoreUnusable(f"{self._path}: {error.strerror or error}") from None
         try:
@@ -262,15 +262,26 @@ def fold_left_over(connection: apsw.Connection) -> tuple[int, int]:
         ).fetchall()
         if not rows:
             break
-        records = [record for _, _, body in rows for record in _unpack(body)]
+        records = [record for row in rows for record in _unpack(cast("bytes", row[2]))]
         count += len(records)
-        latest = max(latest, *(at_ms for _, at_ms, _ in rows))
+        latest = max(latest, *(cast("int", row[1]) for row in rows))
         with connection:
             write_fold(connection, Folded(records))
             write_time(connection, latest)
             connection.execute("DELETE FROM journal WHERE n <= ?", (rows[-1][0],))
     known = connection.execute("SELECT value FROM things WHERE kind = 'clock' AND key = 'now'").get
     return count, max(latest, int(known) if known else 0)
+
+
+def wipe(path: str) -> None:
+    """Forget everything that the file holds."""
+    connection = connect(path)
+    try:
+        with connection:
+            for table in ("journal", "jobs", "counts", "things"):
+                connection.execute(f"DELETE FROM {table}")
+    finally:
+        connection.close()
 
 
 def write_time(connection: apsw.Connection, at_ms: int) -> None:

@@ -1,13 +1,13 @@
 """One structure for everything that happens at a known time.
 
-Jobs wait in buckets of 64 ms; a bucket that comes due is sorted out exactly, so an instant is met to the millisecond while arming a timer stays an append to a list.
+Jobs wait in buckets of 64 ms; a bucket that comes due is sorted out exactly, so an instant is met to the millisecond while arming a timer stays an entry in a dictionary.
 A job has at most one live entry, named by its `alarm`; entries that were overtaken are recognised by it and dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
 
 from headgate.core.job import Job
 
@@ -16,9 +16,6 @@ GRAIN = 6
 
 NEVER = 1 << 62
 
-SLICE = 1_000
-"""How many entries one call may handle, so that a million timers due at once are no pause."""
-
 
 class Timers:
     __slots__ = (
@@ -26,7 +23,6 @@ class Timers:
         "_count",
         "_keys",
         "_opened",
-        "_opening",
         "_soon",
         "next_at",
         "on_sooner",
@@ -36,17 +32,18 @@ class Timers:
         self.next_at = NEVER
         """Nothing is due before this instant."""
         self.on_sooner: Callable[[], None] | None = None
-        self._buckets: dict[int, list[Job | Alarm]] = {}
+        self._buckets: dict[int, dict[Job | Alarm, None]] = {}
         self._keys: list[int] = []
         self._soon: list[tuple[int, int, int, Job | Alarm]] = []
         self._opened = -1
-        self._opening: list[Job | Alarm] = []
         self._count = 0
 
     def arm(self, entry: Job | Alarm, at: int) -> None:
         """Let the entry come due at this instant; an earlier alarm that it has stays and is looked at then."""
-        if 0 < entry.alarm <= at:
-            return
+        if entry.alarm:
+            if entry.alarm <= at:
+                return
+            self.disarm(entry)
         entry.alarm = at
         key = at >> GRAIN
         if key <= self._opened:
@@ -54,12 +51,20 @@ class Timers:
             return
         bucket = self._buckets.get(key)
         if bucket is None:
-            self._buckets[key] = [entry]
+            self._buckets[key] = {entry: None}
             heappush(self._keys, key)
             if key << GRAIN < self.next_at:
                 self._sooner(key << GRAIN)
         else:
-            bucket.append(entry)
+            bucket[entry] = None
+
+    def disarm(self, entry: Job | Alarm) -> None:
+        """Nothing will come due for this entry; what has ended must not be kept by its timer."""
+        if entry.alarm:
+            bucket = self._buckets.get(entry.alarm >> GRAIN)
+            if bucket is not None:
+                bucket.pop(entry, None)
+            entry.alarm = 0
 
     def _put_soon(self, entry: Job | Alarm, at: int) -> None:
         self._count += 1
@@ -86,42 +91,37 @@ class Timers:
                 return entry, at
 
     def _open(self, now_ms: int) -> None:
-        """Sort out the buckets that have begun, a slice at a time."""
-        if self._opening:
-            taken = self._opening[-SLICE:]
-            del self._opening[-SLICE:]
-            self._sort_out(taken)
-            return
+        """Sort out the buckets that have begun, each one whole: only then is it known what comes first."""
         last = now_ms >> GRAIN
         keys = self._keys
-        while keys and keys[0] <= last and not self._opening:
+        while keys and keys[0] <= last:
             key = heappop(keys)
             self._opened = key
-            bucket = self._buckets.pop(key)
-            if len(bucket) > SLICE:
-                bucket.reverse()
-                self._opening = bucket
-                self._open(now_ms)
-            else:
-                self._sort_out(bucket)
+            self._sort_out(self._buckets.pop(key))
 
-    def _sort_out(self, entries: list[Job | Alarm]) -> None:
+    def _sort_out(self, entries: Iterable[Job | Alarm]) -> None:
         opened = self._opened
         soon = self._soon
+        found = []
         for entry in entries:
             at = entry.alarm
             if at and at >> GRAIN == opened:
                 self._count += 1
-                heappush(soon, (at, entry.seq, self._count, entry))
+                found.append((at, entry.seq, self._count, entry))
+        if len(found) > len(soon):
+            soon += found
+            heapify(soon)
+        else:
+            for each in found:
+                heappush(soon, each)
 
     def _look_ahead(self) -> None:
-        at = NEVER
-        if self._opening:
-            at = self._opened << GRAIN
-        elif self._soon:
-            at = self._soon[0][0]
-        if self._keys:
-            at = min(at, self._keys[0] << GRAIN)
+        at = self._soon[0][0] if self._soon else NEVER
+        keys = self._keys
+        while keys and not self._buckets[keys[0]]:
+            del self._buckets[heappop(keys)]
+        if keys:
+            at = min(at, keys[0] << GRAIN)
         self.next_at = at
 
 

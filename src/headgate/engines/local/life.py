@@ -1,0 +1,501 @@
+"""What happens to jobs: every transition of the state table, with its effects, in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, msgpack
+from msgspec.structs import replace
+
+from headgate.core import history
+from headgate.core.job import MAX_ERRORS, Job
+from headgate.core.retry import Discard, Failure, Requeue, RetryAt, decide
+from headgate.core.states import (
+    ACTIVE,
+    AVAILABLE,
+    CANCELLED,
+    COMPLETED,
+    DISCARDED,
+    PENDING,
+    RETRYABLE,
+    SCHEDULED,
+)
+from headgate.engines.contract import Checkpoint, Replay
+from headgate.engines.local.kept import Kept
+from headgate.engines.local.rows import changed
+from headgate.engines.local.tables import Tables
+from headgate.engines.local.timers import NEVER
+
+CHECKPOINT = "checkpoint"
+LARGEST_RESULT_IN_EVENT = 4_096
+"""Larger results are left out of events, which are kept in memory."""
+
+
+class Life:
+    """`at` is the instant at which the thing happens, in ms."""
+
+    __slots__ = ("_events", "_kept", "tables")
+
+    def __init__(self, tables: Tables, kept: Kept) -> None:
+        self.tables = tables
+        self._kept = kept
+        self._events = tables.events
+
+    # into the line
+
+    def accept(self, job: Job, at: int) -> None:
+        """A new job, in the state that it starts in."""
+        tables = self.tables
+        queue = tables.queues.get(job.queue)
+        if queue is None or not queue.exists:
+            queue = tables.open_queue(job.queue)
+        job.seq = tables.next_seq
+        tables.next_seq += 1
+        tables.accept(job)
+        state = job.state
+        if state == AVAILABLE:
+            job.enqueued_at = at
+            tables.save_new(job)
+            queue.recent.enqueued(at)
+            self._tell_enqueued(job, at)
+            tables.line_up(job)
+            return
+        tables.save_new(job)
+        if state == SCHEDULED:
+            self._tell("job.scheduled", job, at, {"scheduled_at": job.due_at})
+        self._arm_waiting(job)
+
+    def enqueue(self, job: Job, at: int) -> None:
+        """Become available as if new: behind everybody of the same priority."""
+        was = job.state
+        self._stand_last(job, at)
+        job.enqueued_at = at
+        tables = self.tables
+        tables.save(job, was)
+        tables.queues[job.queue].recent.enqueued(at)
+        self._tell_enqueued(job, at)
+        tables.line_up(job)
+
+    def activate(self, job: Job, at: int) -> None:
+        job.rare().activated_at = at
+        self.enqueue(job, at)
+
+    def _stand_last(self, job: Job, at: int) -> None:
+        tables = self.tables
+        tables.number(job)
+        job.due_at = 0
+        tables.set_state(job, AVAILABLE)
+
+    def _back(self, job: Job) -> None:
+        """From its worker back to its old place."""
+        tables = self.tables
+        tables.release(job)
+        tables.set_state(job, AVAILABLE)
+        job.worker = ""
+        job.visible_until = 0
+        tables.save(job, ACTIVE)
+        tables.line_up(job)
+
+    # reservations
+
+    def start(self, job: Job, worker: str, visibility_ms: int, at: int) -> None:
+        """The job has left its line: it belongs to this worker now."""
+        tables = self.tables
+        queue = tables.queues[job.queue]
+        counts = queue.counts
+        counts[AVAILABLE] -= 1
+        counts[ACTIVE] += 1
+        job.state = ACTIVE
+        job.attempt = attempt = job.attempt + 1
+        job.claim += 1
+        job.started_at = at
+        job.worker = worker
+        lease = visibility_ms or job.visibility_ms or queue.resolved.visibility_ms
+        job.visible_until = until = at + lease
+        more = job.rare() if visibility_ms else job.more
+        if more is not None:
+            more.lease_ms = visibility_ms
+            more.heard_at = 0
+            more.progress = more.progress_data = more.progress_message = None
+            more.progress_at = 0
+            if more.stall_ms:
+                until = min(until, at + more.stall_ms)
+        held = tables.held.get(worker)
+        if held is None:
+            held = tables.held[worker] = {}
+        held[job.id] = job
+        tables.log.write(changed(job, AVAILABLE))
+        tables.timers.arm(job, min(until, at + job.timeout_ms))
+        wait_ms = at - job.enqueued_at
+        queue.recent.started(wait_ms)
+        self._tell(
+            "job.started", job, at, {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms}
+        )
+
+    def extend(self, job: Job, visibility_ms: int, at: int) -> None:
+        """The worker lives and goes on with the job."""
+        more = job.more
+        lease = (
+            visibility_ms
+            or (more.lease_ms if more is not None else 0)
+            or job.visibility_ms
+            or self.tables.queues[job.queue].resolved.visibility_ms
+        )
+        job.visible_until = at + lease
+        if more is not None and more.stall_ms:
+            more.heard_at = at
+        self.tables.save(job, ACTIVE)
+        self._arm_active(job)
+        self._tell(
+            "job.heartbeat",
+            job,
+            at,
+            {"worker_id": job.worker, "attempt": job.attempt, "visible_until": job.visible_until},
+        )
+
+    def progress(
+        self, job: Job, progress: float | None, data: Raw | None, message: str | None, at: int
+    ) -> None:
+        """What the worker says of its progress, which is a sign of life too."""
+        more = job.rare()
+        if progress is not None:
+            more.progress = max(progress, more.progress or 0.0)
+        if data is not None:
+            more.progress_data = data
+        if message is not None:
+            more.progress_message = message
+        more.progress_at = at
+        self._tell("job.progress", job, at, {"progress": more.progress, "message": message})
+        self.extend(job, 0, at)
+
+    def save_checkpoint(self, job: Job, state: bytes, at: int) -> None:
+        more = job.rare()
+        more.checkpoint_sequence += 1
+        saved = Checkpoint(more.checkpoint_sequence, at, state)
+        self._kept.set(CHECKPOINT, job.id, msgpack.encode(saved))
+        self.tables.save(job, job.state)
+        self._tell("job.checkpointed", job, at, {"sequence": more.checkpoint_sequence})
+
+    def drop_checkpoint(self, job: Job) -> None:
+        job.rare().checkpoint_sequence = 0
+        self._kept.set(CHECKPOINT, job.id, None)
+        self.tables.save(job, job.state)
+
+    # ends of an attempt
+
+    def complete(self, job: Job, result: bytes | None, at: int) -> None:
+        tables = self.tables
+        tables.release(job)
+        queue = tables.queues[job.queue]
+        counts = queue.counts
+        counts[ACTIVE] -= 1
+        counts[COMPLETED] += 1
+        job.state = COMPLETED
+        job.finished_at = at
+        job.visible_until = 0
+        tables.timers.disarm(job)
+        job.result = result
+        if job.more is not None and job.more.progress_at:
+            job.more.progress = 1.0
+        tables.save(job, ACTIVE)
+        duration_ms = at - job.started_at
+        queue.recent.completed(at, duration_ms)
+        data: dict[str, Any] = {"duration_ms": duration_ms, "attempt": job.attempt}
+        if result is not None and len(result) <= LARGEST_RESULT_IN_EVENT:
+            data["result"] = Raw(result)
+        self._tell("job.completed", job, at, data)
+
+    def fail(
+        self, job: Job, failure: Failure, uniform: float, at: int, entry: bytes | None = None
+    ) -> None:
+        """An attempt failed; `entry` is what the history says where it says more than the failure."""
+        more = job.more
+        decision = decide(
+            job.retry,
+            failure,
+            job.attempt,
+            at,
+            uniform,
+            (more.give_up_at if more is not None else 0) or None,
+            job.timeout_ms,
+        )
+        if isinstance(decision, Requeue):
+            job.attempt -= 1
+            self._back(job)
+            return
+        self._note(job, entry or history.failure_entry(failure, job.attempt, at))
+        self._tell_failed(job, at)
+        if isinstance(decision, RetryAt):
+            self._retry_later(job, decision, at)
+        else:
+            assert isinstance(decision, Discard)
+            self.discard(job, decision.reason, at, dead=decision.dead_letter)
+
+    def lose(self, job: Job, why: str, message: str, at: int) -> None:
+        """The reservation ended without an answer: straight back while attempts are left."""
+        self._note(job, history.entry(job.attempt, why, message, why, at))
+        self._tell_failed(job, at)
+        if job.attempt < job.max_attempts:
+            self._back(job)
+        else:
+            dead = job.retry.on_exhaustion == "dead_letter"
+            self.discard(job, "attempts_exhausted", at, dead=dead)
+
+    def _retry_later(self, job: Job, decision: RetryAt, at: int) -> None:
+        tables = self.tables
+        tables.release(job)
+        tables.set_state(job, RETRYABLE)
+        job.worker = ""
+        job.visible_until = 0
+        job.due_at = decision.at
+        more = job.rare()
+        more.retry_delay_ms = decision.delay_ms
+        tables.save(job, ACTIVE)
+        self._arm_waiting(job)
+        self._tell(
+            "job.retrying",
+            job,
+            at,
+            {
+                "attempt": job.attempt,
+                "max_attempts": job.max_attempts,
+                "next_retry_at": decision.at,
+                "error": more.errors[-1],
+            },
+        )
+
+    # ends of a job
+
+    def discard(self, job: Job, reason: str, at: int, *, dead: bool = False) -> None:
+        was = job.state
+        self._end(job, DISCARDED, at)
+        more = job.rare()
+        more.reason = reason
+        job.dead = dead
+        tables = self.tables
+        tables.save(job, was)
+        tables.queues[job.queue].recent.failed(at)
+        data: dict[str, Any] = {"total_attempts": job.attempt, "reason": reason}
+        if more.errors:
+            data["last_error"] = more.errors[-1]
+        self._tell("job.discarded", job, at, data)
+        if dead:
+            self._tell("job.dead_lettered", job, at, {"reason": reason})
+
+    def cancel(self, job: Job, by: str, reason: str, at: int) -> None:
+        was = job.state
+        if was == ACTIVE:
+            job.rare().cancelled_while_active = True
+        self._end(job, CANCELLED, at)
+        self.tables.save(job, was)
+        self._tell("job.cancelled", job, at, {"cancelled_by": by, "reason": reason})
+
+    def expire(self, job: Job, at: int) -> None:
+        more = job.rare()
+        kind = more.expires_as or "expired"
+        self._note(job, history.entry(job.attempt, kind, "not started before it expired", kind, at))
+        data = {
+            "created_at": job.created_at,
+            "expired_at": at,
+            "ttl_ms": job.expires_at - job.created_at,
+        }
+        self._tell("job.expired", job, at, data)
+        self.discard(job, kind, at)
+
+    def forget(self, job: Job) -> None:
+        """Delete a job that has ended, with all that is kept of it."""
+        if job.more is not None and job.more.checkpoint_sequence:
+            self._kept.set(CHECKPOINT, job.id, None)
+        self.tables.forget(job)
+
+    def _end(self, job: Job, state: str, at: int) -> None:
+        tables = self.tables
+        if job.state == ACTIVE:
+            tables.release(job)
+        elif job.state == AVAILABLE:
+            tables.step_out(job)
+        tables.set_state(job, state)
+        job.finished_at = at
+        job.visible_until = 0
+        job.due_at = 0
+        tables.timers.disarm(job)
+
+    # by hand
+
+    def revive(self, job: Job, changes: Replay, at: int) -> Job:
+        """Start a discarded job over, or a retryable one at once; gives the record that counts now."""
+        tables = self.tables
+        was, old_queue = job.state, job.queue
+        job = tables.renewed(job)
+        if was == DISCARDED:
+            job.attempt = 0
+            job.dead = False
+            job.rare().reason = ""
+            job.rare().re_enqueued_at = at
+        tables.queue(old_queue).counts[was] -= 1
+        if changes.queue is not None:
+            job.queue = changes.queue
+        if changes.fixed is not None:
+            job.fixed = changes.fixed
+        if changes.retry is not None:
+            job.retry = changes.retry
+            job.max_attempts = changes.retry.max_attempts
+        if changes.max_attempts is not None:
+            job.retry = replace(job.retry, max_attempts=changes.max_attempts)
+            job.max_attempts = changes.max_attempts
+        queue = tables.open_queue(job.queue)
+        queue.counts[AVAILABLE] += 1
+        job.state = AVAILABLE
+        job.finished_at = 0
+        job.due_at = 0
+        job.worker = ""
+        tables.number(job)
+        job.enqueued_at = at
+        tables.save_revived(job, was, old_queue)
+        queue.recent.enqueued(at)
+        self._tell_enqueued(job, at)
+        tables.line_up(job)
+        return job
+
+    def reprioritize(self, job: Job, priority: int, at: int) -> Job:
+        tables = self.tables
+        before = job.priority
+        if job.state == AVAILABLE:
+            tables.step_out(job)
+            job = tables.renewed(job)
+            job.priority = priority
+            tables.line_up(job)
+        else:
+            job.priority = priority
+        tables.save(job, job.state)
+        data = {"previous_priority": before, "new_priority": priority}
+        self._tell("priority.changed", job, at, data)
+        return job
+
+    # what time brings
+
+    def befall(self, job: Job, at: int) -> None:
+        """The job's alarm rang: let happen what is due by now, or set the alarm anew."""
+        state = job.state
+        if state == ACTIVE:
+            self._befall_active(job, at)
+        elif state in (AVAILABLE, SCHEDULED, PENDING, RETRYABLE):
+            expires, gives_up, due = self._waiting_times(job)
+            if expires <= at and expires <= min(gives_up, due):
+                self.expire(job, at)
+            elif gives_up <= at and gives_up <= due:
+                self._give_up(job, at)
+            elif due <= at:
+                self._promote(job, at)
+            else:
+                self._arm_waiting(job)
+
+    def _waiting_times(self, job: Job) -> tuple[int, int, int]:
+        """When a job that is not active expires, is given up and is due."""
+        state = job.state
+        expires = job.expires_at if job.expires_at and state != RETRYABLE else NEVER
+        gives_up = NEVER
+        if state == RETRYABLE and job.more is not None and job.more.give_up_at:
+            gives_up = job.more.give_up_at
+        due = job.due_at if state in (SCHEDULED, RETRYABLE) else NEVER
+        return expires, gives_up, due
+
+    def _arm_waiting(self, job: Job) -> None:
+        first = min(self._waiting_times(job))
+        if first < NEVER:
+            self.tables.arm(job, first)
+
+    def _active_times(self, job: Job) -> tuple[int, int, int]:
+        """When an active job times out, is lost and counts as stalled."""
+        more = job.more
+        stalls = NEVER
+        if more is not None and more.stall_ms:
+            stalls = max(job.started_at, more.heard_at) + more.stall_ms
+        return job.started_at + job.timeout_ms, job.visible_until, stalls
+
+    def _arm_active(self, job: Job) -> None:
+        self.tables.arm(job, min(self._active_times(job)))
+
+    def overdue(self, job: Job, now: int) -> bool:
+        """Whether an active job's attempt is over by now, though its alarm has not been heard."""
+        return min(self._active_times(job)) <= now
+
+    def _befall_active(self, job: Job, at: int) -> None:
+        out, lost, stalls = self._active_times(job)
+        first = min(out, lost, stalls)
+        if first > at:
+            self.tables.arm(job, first)
+        elif out == first:
+            self._time_out(job, "timeout", "execution", job.timeout_ms, at)
+        elif lost == first:
+            self.lose(job, "visibility_timeout", "no sign of life before the deadline", at)
+        else:
+            assert job.more is not None
+            self._time_out(job, "stalled", "stalled", job.more.stall_ms, at)
+
+    def _time_out(self, job: Job, why: str, kind: str, limit_ms: int, at: int) -> None:
+        message = "ran longer than its timeout" if why == "timeout" else "sent no heartbeat"
+        entry = history.entry(
+            job.attempt,
+            why,
+            message,
+            why,
+            at,
+            timeout_kind=kind,
+            limit_seconds=limit_ms / 1000,
+            elapsed_seconds=(at - job.started_at) / 1000,
+        )
+        # No chance is at hand here, and a timeout needs no jitter: nothing makes them happen together.
+        self.fail(job, Failure(code=why, message=message, type=why), 0.5, at, entry)
+
+    def _give_up(self, job: Job, at: int) -> None:
+        limit_ms = job.rare().give_up_at - job.created_at
+        entry = history.entry(
+            job.attempt,
+            "total_timeout",
+            "not finished within its total timeout",
+            "total_timeout",
+            at,
+            timeout_kind="total",
+            limit_seconds=limit_ms / 1000,
+            elapsed_seconds=(at - job.created_at) / 1000,
+        )
+        self._note(job, entry)
+        self.discard(job, "total_timeout", at)
+
+    def _promote(self, job: Job, at: int) -> None:
+        if job.state == SCHEDULED:
+            self.enqueue(job, at)
+            return
+        self._stand_last(job, at)
+        tables = self.tables
+        tables.save(job, RETRYABLE)
+        tables.line_up(job)
+
+    # telling
+
+    def _note(self, job: Job, entry: bytes) -> None:
+        errors = job.rare().errors
+        errors.append(Raw(entry))
+        if len(errors) > MAX_ERRORS:
+            del errors[0]
+
+    def _tell(self, kind: str, job: Job, at: int, data: dict[str, Any]) -> None:
+        more = job.more
+        if more is not None and more.trace_id:
+            data["trace_id"] = more.trace_id
+        self._events.add(kind, at, job.id, job.type, job.queue, job.state, data)
+
+    def _tell_enqueued(self, job: Job, at: int) -> None:
+        data: dict[str, Any] = {"priority": job.priority}
+        if job.unique is not None:
+            data["unique_key"] = job.unique
+        self._tell("job.enqueued", job, at, data)
+
+    def _tell_failed(self, job: Job, at: int) -> None:
+        data = {
+            "attempt": job.attempt,
+            "error": job.rare().errors[-1],
+            "duration_ms": at - job.started_at,
+        }
+        self._tell("job.failed", job, at, data)

@@ -1,0 +1,130 @@
+"""Forgetting jobs that ended long ago, and answers that need not be repeated any more.
+
+Jobs are forgotten by the same step as by hand, a few at a time, so counts and the journal stay right and nobody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import apsw
+
+from headgate.core.errors import BackendUnavailable
+from headgate.core.states import CANCELLED, COMPLETED, DISCARDED, TERMINAL
+from headgate.core.times import DAY_MS
+from headgate.engines.local import queries
+from headgate.engines.local.kept import Kept
+from headgate.engines.local.life import Life
+from headgate.engines.local.timers import NEVER, Alarm
+
+T = TypeVar("T")
+log = logging.getLogger("headgate.retention")
+
+ANSWER = "answer"
+DEAD_KEPT_MS = 180 * DAY_MS
+DEAD_KEPT = 10_000
+AT_ONCE = 2_000
+SLICE = 200
+"""How many are forgotten before other steps get their turn."""
+PAUSE_MS = 1_000
+
+
+class Home(Protocol):
+    """What retention needs of the engine."""
+
+    life: Life
+    kept: Kept
+    answers: dict[str, int]
+    """Scope and key of each kept answer, and when it ends."""
+
+    @property
+    def now_ms(self) -> int: ...
+
+    async def ask(self, question: Callable[[apsw.Connection], T]) -> T: ...
+
+
+class Retention:
+    """Rings when the first job may be forgotten; with nothing to forget, once a day."""
+
+    __slots__ = ("_alarm", "_home", "_running")
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._alarm = Alarm(self._ring)
+        self._running: asyncio.Task[None] | None = None
+
+    def look_at(self, at_ms: int) -> None:
+        self._home.life.tables.timers.arm(self._alarm, at_ms)
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def _ring(self, at_ms: int) -> None:
+        if self._running is None or self._running.done():
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            more = await self._forget_some()
+            now = self._home.now_ms
+            self.look_at(now + PAUSE_MS if more else max(await self._next(), now + PAUSE_MS))
+        except BackendUnavailable:
+            log.warning("retention waits for the store")
+
+    async def _forget_some(self) -> bool:
+        """Whether there may be more."""
+        home = self._home
+        now = home.now_ms
+        limits = [(name, state, now - keep_ms) for name, state, keep_ms in self._keeping()]
+        gone = await home.ask(lambda c: queries.outlived(c, limits, AT_ONCE))
+        dead = await home.ask(
+            lambda c: queries.outlived_dead(c, now - DEAD_KEPT_MS, DEAD_KEPT, AT_ONCE)
+        )
+        leaving = gone + dead
+        for start in range(0, len(leaving), SLICE):
+            for job_id in leaving[start : start + SLICE]:
+                job = home.life.tables.find(job_id)
+                if job is not None and job.state in TERMINAL:
+                    home.life.forget(job)
+            await asyncio.sleep(0)
+        for name in [name for name, until in home.answers.items() if until <= now]:
+            del home.answers[name]
+            home.kept.set(ANSWER, name, None)
+        return max(len(gone), len(dead)) >= AT_ONCE
+
+    def _keeping(self, *, all_queues: bool = False) -> list[tuple[str, str, int]]:
+        """Queue, state and how long its jobs are kept, where there are any."""
+        found: list[tuple[str, str, int]] = []
+        for queue in self._home.life.tables.queues.values():
+            resolved = queue.resolved
+            for state, keep_ms in (
+                (COMPLETED, resolved.keep_completed_ms),
+                (CANCELLED, resolved.keep_cancelled_ms),
+                (DISCARDED, resolved.keep_discarded_ms),
+            ):
+                if all_queues or queue.counts[state]:
+                    found.append((queue.name, state, keep_ms))
+        return found
+
+    async def _next(self) -> int:
+        """When the next job may be forgotten, at the latest in a day."""
+        home = self._home
+        keeping = self._keeping()
+
+        def first(connection: apsw.Connection) -> int:
+            soonest = NEVER
+            for name, state, keep_ms in keeping:
+                ended = queries.first_end(connection, name, state)
+                if ended:
+                    soonest = min(soonest, ended + keep_ms)
+            return soonest
+
+        now = home.now_ms
+        # What ends from now on may be forgotten no earlier than the shortest time from now.
+        shortest = min(keep_ms for _, _, keep_ms in self._keeping(all_queues=True))
+        return min(await home.ask(first), now + shortest, now + DAY_MS, *home.answers.values())
