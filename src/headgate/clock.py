@@ -13,6 +13,11 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def elapsed_s() -> float:
+    """For measuring how long something takes; says nothing about the time of day."""
+    return time.perf_counter()
+
+
 def steady(not_before_ms: int = 0) -> Callable[[], int]:
     """A clock that starts at the later of the wall clock and the given time and never goes back.
 

@@ -176,4 +176,10 @@ def test_relative_instants_refused(text: str) -> None:
 
 def test_relative_instants_end_with_the_calendar() -> None:
     with pytest.raises(ValueError, match="after the year 9999"):
-        resolve_instant("+P9000Y", 0)
+        resolve_instant("+PT1S", LAST_INSTANT_MS - 999)
+    assert resolve_instant("+PT1S", LAST_INSTANT_MS - 1_000)[0] == LAST_INSTANT_MS
+
+
+@given(st.lists(st.integers(0, LONGEST_MS), max_size=5))
+def test_a_few_durations_from_now_can_be_written(durations: list[int]) -> None:
+    assert instant_text(1_770_892_200_000 + sum(durations)).endswith("Z")

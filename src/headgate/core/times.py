@@ -16,7 +16,8 @@ MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
-LONGEST_MS = 2**53 - 1
+LONGEST_MS = 1_000 * 365 * DAY_MS
+"""A thousand years: the sum of an instant of today and a few durations is an instant that can be written."""
 
 _DURATION = re.compile(
     r"P(?=.)(?:([0-9]+)Y)?(?:([0-9]+)M)?(?:([0-9]+)W)?(?:([0-9]+)D)?"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from headgate.engines.contract import Engine
+from headgate.server.metrics import Metrics
 from headgate.server.settings import Settings
 
 
@@ -20,3 +21,5 @@ class Context(Struct, eq=False):
     uniform: Callable[[], float]
     """A random number in [0, 1)."""
     started_at: int = 0
+    metrics: Metrics = field(default_factory=Metrics)
+    """Whoever opens the engine lets it `listen` to these."""

@@ -15,16 +15,22 @@ class Request:
     """One request as a handler sees it: everything decoded that the route asked for."""
 
     __slots__ = (
+        "answer",
         "body",
+        "coding",
         "data",
+        "endpoint",
         "gone",
         "headers",
         "identity",
+        "method",
         "now_ms",
         "params",
+        "path",
         "query",
         "raw_query",
         "request_id",
+        "streaming",
     )
 
     def __init__(
@@ -42,16 +48,30 @@ class Request:
         self.params = params
         """Path parameters in the order of the path."""
         self.query = query
+        self.raw_query = b""
         self.headers = headers
         """As the server got them: lower-case names."""
         self.body = body
+        """Decompressed; empty where the route takes none."""
         self.data = data
-        """The body decoded into the route's request struct; None where it names none."""
+        """The body decoded into the route's request struct; None where it names none or none came."""
         self.identity = identity
         self.request_id = request_id
         self.now_ms = now_ms
         self.gone = gone
-        """Returns when the client has disconnected; only handlers that wait call it."""
+        """Returns when nobody should wait any longer: the client has disconnected or the server is stopping.
+
+        Only handlers that wait call it. What they then answer reaches the client if it is still there.
+        """
+
+        # The application's own.
+        self.method = ""
+        self.path = ""
+        self.coding: bytes | None = None
+        self.endpoint: Any = None
+        self.answer: Answer | None = None
+        """Decided before the body was read: a refusal."""
+        self.streaming = False
 
     def header(self, name: bytes) -> str | None:
         for key, value in self.headers:
@@ -73,8 +93,9 @@ class Stream(Struct):
     """An answer that goes on: server-sent events, one chunk at a time."""
 
     chunks: Any
-    """An async iterator of bytes."""
+    """An async generator of bytes. It may be closed before it was started, so what it holds it must acquire itself."""
     headers: list[tuple[bytes, bytes]] = []
+    content_type: bytes = b"text/event-stream"
 
 
 Handler = Callable[[Context, Request], Awaitable[Answer | Stream]]
@@ -90,14 +111,20 @@ class Route(Struct, frozen=True):
     summary: str = ""
     request: Any = None
     """The struct of the body; None leaves the bytes to the handler (or there is no body)."""
+    shape: Any = None
+    """What the body looks like, for the document, where `request` does not say it all."""
     body: str = "none"
     """none, optional or required."""
     response: Any = None
     """The struct of the successful answer's body, for the document."""
     status: int = 200
+    content: str = "application/openjobspec+json"
+    """The type of the successful answer, for the document."""
     query: Mapping[str, str] = {}
     """Query parameters and what they mean, for the document."""
     errors: tuple[int, ...] = ()
     durable: bool = True
     """Answer only when what the handler observed is durable. Health and metrics need not wait."""
     tag: str = "jobs"
+    many: bool = False
+    """The body holds many jobs: what limits the number of keys in one body holds for each of them."""

@@ -2,71 +2,103 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 Durability = Literal["full", "normal"]
 LogFormat = Literal["json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 Role = Literal["producer", "worker", "operator", "admin"]
 
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Name = Annotated[str, Meta(min_length=1)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
 
-class Token(Struct, frozen=True):
+
+class Token(Struct, frozen=True, forbid_unknown_fields=True):
     """Who may come in: the token itself is known only to its holder."""
 
-    name: str
-    roles: tuple[Role, ...]
-    sha256: str
+    name: Name
+    roles: Annotated[tuple[Role, ...], Meta(min_length=1)]
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class Limits(Struct, frozen=True):
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """What one request or connection may ask for."""
 
-    envelope_bytes: int = 10 << 20
+    envelope_bytes: Positive = 10 << 20
     """One job, decompressed."""
-    body_bytes: int = 32 << 20
+    body_bytes: Positive = 32 << 20
     """One request, decompressed."""
-    meta_bytes: int = 64 << 10
-    result_bytes: int = 1 << 20
-    checkpoint_bytes: int = 1 << 20
-    progress_bytes: int = 64 << 10
-    batch_items: int = 1_000
-    fetch_jobs: int = 1_000
-    fetch_queues: int = 1_000
-    nesting: int = 32
-    keys: int = 10_000
-    header_bytes: int = 32 << 10
-    header_timeout_s: float = 30.0
-    body_timeout_s: float = 60.0
-    idle_timeout_s: float = 120.0
-    wait_ms: int = 30_000
+    meta_bytes: Positive = 64 << 10
+    """The `meta` of one job."""
+    result_bytes: Positive = 1 << 20
+    """The result of one job."""
+    checkpoint_bytes: Positive = 1 << 20
+    """One saved checkpoint."""
+    progress_bytes: Positive = 64 << 10
+    """The `data` of one report of progress."""
+    batch_items: Positive = 1_000
+    """Jobs in one request that enqueues, names or looks up many."""
+    fetch_jobs: Positive = 1_000
+    """Jobs that one fetch may ask for, or one exchange or heartbeat may name."""
+    fetch_queues: Positive = 1_000
+    """Queues that one fetch may name."""
+    nesting: Positive = 32
+    """Levels of objects and arrays in one JSON document."""
+    keys: Positive = 10_000
+    """In one JSON document; a batch may have as many for each of its items."""
+    header_bytes: Positive = 32 << 10
+    """Request line and headers of one request."""
+    header_timeout_s: Seconds = 30.0
+    """For the request line and headers to arrive."""
+    body_timeout_s: Seconds = 60.0
+    """For the body to arrive."""
+    idle_timeout_s: Seconds = 120.0
+    """How long a connection may stay open between two requests."""
+    wait_ms: Annotated[int, Meta(ge=0)] = 30_000
     """The longest that a fetch or a result may be waited for."""
-    connections: int = 10_000
-    in_flight: int = 5_000
+    connections: Positive = 10_000
+    """Connections at one time."""
+    in_flight: Positive = 5_000
     """Requests being answered at one time."""
-    streams: int = 1_000
+    streams: Positive = 1_000
     """Event streams at one time."""
-    outgoing_bytes: int = 1 << 20
+    outgoing_bytes: Positive = 1 << 20
     """Of one connection: answers written but not yet taken by the client."""
 
 
-class Settings(Struct, frozen=True):
-    host: str = "127.0.0.1"
-    port: int = 8080
-    store: str = "sqlite:///headgate.db"
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    host: Name = "127.0.0.1"
+    """Address to listen at; one that others can reach needs tokens, or `insecure`."""
+    port: Port = 8080
+    """Port to listen at; 0 lets the system choose one."""
+    store: Name = "sqlite:///headgate.db"
+    """Where the state is kept: `sqlite:///PATH`, `sqlite:////ABSOLUTE/PATH` or `memory:`."""
     durability: Durability = "full"
+    """What an answered request survives: `full` a power cut, `normal` a killed process."""
     log_format: LogFormat = "json"
-    log_level: str = "info"
+    """One JSON object a line, or `text` for people."""
+    log_level: LogLevel = "info"
+    """The least severe records that are written."""
     access_log: bool = False
+    """Log every request."""
     test_hooks: bool = False
+    """Let clients wipe everything and direct workers; for test suites only."""
     insecure: bool = False
     """Allow an address that others can reach without any token."""
     strict_queues: bool = False
     """Refuse jobs for queues that nobody created."""
-    heartbeat_timeout_s: int = 30
+    heartbeat_timeout_s: Positive = 30
     """A worker that is silent for so long is dead."""
-    shutdown_s: float = 30.0
+    shutdown_s: Seconds = 30.0
     """How long SIGTERM lets requests finish."""
-    events_kept: int = 100_000
+    events_kept: Positive = 100_000
+    """How many events are kept, in memory, for readers."""
+    instance: Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,128}$")] = "main"
+    """Names this server in the source of its events."""
     tokens: tuple[Token, ...] = ()
+    """Who may come in; none means everybody."""
     limits: Limits = Limits()

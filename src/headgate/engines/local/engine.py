@@ -188,7 +188,6 @@ class LocalEngine:
             at_fault_point=self._at_fault_point,
         )
         tables = Tables(self._journal, events, keep_finished=self._in_memory)
-        tables.now = self._journal.now_ms = max(now_ms, recovered.last_ms)
         self._tables = tables
         self.kept = Kept(self._journal, in_memory=self._in_memory)
         self.life = Life(tables, self.kept)
@@ -197,7 +196,10 @@ class LocalEngine:
         self.answers: dict[str, int] = loaded.answers
         self._retention = Retention(self)
         tables.timers.on_sooner = self._sooner
+        # What came due while nothing ran is still due at its own instant, so that its order is kept.
+        tables.now = recovered.last_ms
         self._restore(loaded)
+        tables.now = self._journal.now_ms = max(now_ms, recovered.last_ms)
         tables.open_queue(DEFAULT_QUEUE)
         self._tasks.resume()
         self._retention.look_at(tables.now)
@@ -347,10 +349,13 @@ class LocalEngine:
             if found is None:
                 break
             entry, at = found
+            # What follows from it may be due by now as well, but not before it.
+            tables.now = at
             if isinstance(entry, Alarm):
                 entry.ring(at)
             elif jobs.get(entry.id) is entry:
                 self.life.befall(entry, at)
+        tables.now = now
 
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
         """Read the file, after everything so far has reached its tables."""
@@ -605,7 +610,7 @@ class LocalEngine:
         job = self._tables.find(job_id)
         if job is None:
             return Missing(job_id)
-        if job.state not in (AVAILABLE, SCHEDULED, PENDING):
+        if job.state not in (AVAILABLE, SCHEDULED):
             return WrongState(job)
         before = job.priority
         return Done(self.life.reprioritize(job, priority, now), str(before))

@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from headgate.core.job import Job
 from headgate.engines.contract import Event, EventPage, Interest
 
 MOST_BEHIND = 1_000
 """How many events a follower may be behind."""
-_event = tuple.__new__
+_Raw = tuple[int, str, int, str, str, str, str, dict[str, Any] | None]
+"""An event as a bare tuple: many are made and few are read."""
 
 
 class EventLog:
@@ -24,7 +26,7 @@ class EventLog:
     __slots__ = ("_followers", "durable", "listeners", "number", "ring")
 
     def __init__(self, size: int) -> None:
-        self.ring: deque[Event] = deque(maxlen=size)
+        self.ring: deque[_Raw] = deque(maxlen=size)
         self.number = 0
         """Of the last event."""
         self.durable = 0
@@ -47,10 +49,25 @@ class EventLog:
         data: dict[str, Any] | None = None,
     ) -> None:
         self.number = number = self.number + 1
-        event: Event = _event(Event, (number, kind, at_ms, subject, job_type, queue, state, data))
+        event = (number, kind, at_ms, subject, job_type, queue, state, data)
         self.ring.append(event)
-        for listener in self.listeners:
-            listener(event)
+        if self.listeners:
+            named = Event._make(event)
+            for listener in self.listeners:
+                listener(named)
+
+    def add_job(self, kind: str, at_ms: int, job: Job, data: dict[str, Any]) -> None:
+        """The same for what happened to a job."""
+        more = job.more
+        if more is not None and more.trace_id:
+            data["trace_id"] = more.trace_id
+        self.number = number = self.number + 1
+        event = (number, kind, at_ms, job.id, job.type, job.queue, job.state, data)
+        self.ring.append(event)
+        if self.listeners:
+            named = Event._make(event)
+            for listener in self.listeners:
+                listener(named)
 
     def settle(self, number: int) -> None:
         """All events up to this number are durable."""
@@ -65,7 +82,7 @@ class EventLog:
 
     def forget_unsettled(self) -> None:
         """What was never durable has not happened; its numbers are not used again."""
-        while self.ring and self.ring[-1].number > self.durable:
+        while self.ring and self.ring[-1][0] > self.durable:
             self.ring.pop()
         self.durable = self.number
 
@@ -96,15 +113,15 @@ class EventLog:
     def _between(self, after: int, last: int) -> list[Event]:
         """Those with numbers in (after, last]."""
         ring = self.ring
-        if not ring or ring[-1].number <= after:
+        if not ring or ring[-1][0] <= after:
             return []
         found: list[Event] = []
         # Most readers are near the end, so walking back from there is short.
         for event in reversed(ring):
-            if event.number <= after:
+            if event[0] <= after:
                 break
-            if event.number <= last:
-                found.append(event)
+            if event[0] <= last:
+                found.append(Event._make(event))
         found.reverse()
         return found
 

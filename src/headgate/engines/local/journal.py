@@ -132,12 +132,16 @@ class Journal:
         """Add to the open batch."""
         self._open.records.append(record)
         if not self._called and self._flying is None:
-            self._called = True
-            if self.in_memory:
-                self._loop.call_later(0.25, self._hand_over)
-            else:
-                # At the end of this turn of the loop, so that all its steps share the batch.
-                self._loop.call_soon(self._hand_over)
+            self._call()
+
+    def _call(self) -> None:
+        self._called = True
+        if self.in_memory:
+            # Nobody waits for it.
+            self._loop.call_later(0.25, self._hand_over)
+        else:
+            # At the end of this turn of the loop, so that all its steps share the batch.
+            self._loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
         self._called = False
@@ -156,7 +160,10 @@ class Journal:
         for waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        self._hand_over()
+        if not self.in_memory:
+            self._hand_over()
+        elif self._open.records and not self._called:
+            self._call()
         self._on_committed(batch.events)
 
     async def settled(self) -> None:

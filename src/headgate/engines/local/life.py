@@ -34,12 +34,12 @@ LARGEST_RESULT_IN_EVENT = 4_096
 class Life:
     """`at` is the instant at which the thing happens, in ms."""
 
-    __slots__ = ("_events", "_kept", "tables")
+    __slots__ = ("_kept", "_tell", "tables")
 
     def __init__(self, tables: Tables, kept: Kept) -> None:
         self.tables = tables
         self._kept = kept
-        self._events = tables.events
+        self._tell = tables.events.add_job
 
     # into the line
 
@@ -62,7 +62,7 @@ class Life:
             return
         tables.save_new(job)
         if state == SCHEDULED:
-            self._tell("job.scheduled", job, at, {"scheduled_at": job.due_at})
+            self._tell("job.scheduled", at, job, {"scheduled_at": job.due_at})
         self._arm_waiting(job)
 
     def enqueue(self, job: Job, at: int) -> None:
@@ -129,7 +129,7 @@ class Life:
         wait_ms = at - job.enqueued_at
         queue.recent.started(wait_ms)
         self._tell(
-            "job.started", job, at, {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms}
+            "job.started", at, job, {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms}
         )
 
     def extend(self, job: Job, visibility_ms: int, at: int) -> None:
@@ -148,8 +148,8 @@ class Life:
         self._arm_active(job)
         self._tell(
             "job.heartbeat",
-            job,
             at,
+            job,
             {"worker_id": job.worker, "attempt": job.attempt, "visible_until": job.visible_until},
         )
 
@@ -161,11 +161,11 @@ class Life:
         if progress is not None:
             more.progress = max(progress, more.progress or 0.0)
         if data is not None:
-            more.progress_data = data
+            more.progress_data = bytes(data)
         if message is not None:
             more.progress_message = message
         more.progress_at = at
-        self._tell("job.progress", job, at, {"progress": more.progress, "message": message})
+        self._tell("job.progress", at, job, {"progress": more.progress, "message": message})
         self.extend(job, 0, at)
 
     def save_checkpoint(self, job: Job, state: bytes, at: int) -> None:
@@ -174,7 +174,7 @@ class Life:
         saved = Checkpoint(more.checkpoint_sequence, at, state)
         self._kept.set(CHECKPOINT, job.id, msgpack.encode(saved))
         self.tables.save(job, job.state)
-        self._tell("job.checkpointed", job, at, {"sequence": more.checkpoint_sequence})
+        self._tell("job.checkpointed", at, job, {"sequence": more.checkpoint_sequence})
 
     def drop_checkpoint(self, job: Job) -> None:
         job.rare().checkpoint_sequence = 0
@@ -203,7 +203,7 @@ class Life:
         data: dict[str, Any] = {"duration_ms": duration_ms, "attempt": job.attempt}
         if result is not None and len(result) <= LARGEST_RESULT_IN_EVENT:
             data["result"] = Raw(result)
-        self._tell("job.completed", job, at, data)
+        self._tell("job.completed", at, job, data)
 
     def fail(
         self, job: Job, failure: Failure, uniform: float, at: int, entry: bytes | None = None
@@ -254,8 +254,8 @@ class Life:
         self._arm_waiting(job)
         self._tell(
             "job.retrying",
-            job,
             at,
+            job,
             {
                 "attempt": job.attempt,
                 "max_attempts": job.max_attempts,
@@ -278,9 +278,9 @@ class Life:
         data: dict[str, Any] = {"total_attempts": job.attempt, "reason": reason}
         if more.errors:
             data["last_error"] = more.errors[-1]
-        self._tell("job.discarded", job, at, data)
+        self._tell("job.discarded", at, job, data)
         if dead:
-            self._tell("job.dead_lettered", job, at, {"reason": reason})
+            self._tell("job.dead_lettered", at, job, {"reason": reason})
 
     def cancel(self, job: Job, by: str, reason: str, at: int) -> None:
         was = job.state
@@ -288,7 +288,7 @@ class Life:
             job.rare().cancelled_while_active = True
         self._end(job, CANCELLED, at)
         self.tables.save(job, was)
-        self._tell("job.cancelled", job, at, {"cancelled_by": by, "reason": reason})
+        self._tell("job.cancelled", at, job, {"cancelled_by": by, "reason": reason})
 
     def expire(self, job: Job, at: int) -> None:
         more = job.rare()
@@ -299,7 +299,7 @@ class Life:
             "expired_at": at,
             "ttl_ms": job.expires_at - job.created_at,
         }
-        self._tell("job.expired", job, at, data)
+        self._tell("job.expired", at, job, data)
         self.discard(job, kind, at)
 
     def forget(self, job: Job) -> None:
@@ -369,7 +369,7 @@ class Life:
             job.priority = priority
         tables.save(job, job.state)
         data = {"previous_priority": before, "new_priority": priority}
-        self._tell("priority.changed", job, at, data)
+        self._tell("priority.changed", at, job, data)
         return job
 
     # what time brings
@@ -480,17 +480,11 @@ class Life:
         if len(errors) > MAX_ERRORS:
             del errors[0]
 
-    def _tell(self, kind: str, job: Job, at: int, data: dict[str, Any]) -> None:
-        more = job.more
-        if more is not None and more.trace_id:
-            data["trace_id"] = more.trace_id
-        self._events.add(kind, at, job.id, job.type, job.queue, job.state, data)
-
     def _tell_enqueued(self, job: Job, at: int) -> None:
         data: dict[str, Any] = {"priority": job.priority}
         if job.unique is not None:
             data["unique_key"] = job.unique
-        self._tell("job.enqueued", job, at, data)
+        self._tell("job.enqueued", at, job, data)
 
     def _tell_failed(self, job: Job, at: int) -> None:
         data = {
@@ -498,4 +492,4 @@ class Life:
             "error": job.rare().errors[-1],
             "duration_ms": at - job.started_at,
         }
-        self._tell("job.failed", job, at, data)
+        self._tell("job.failed", at, job, data)

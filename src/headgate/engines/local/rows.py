@@ -62,7 +62,7 @@ def stored(job: Job, was: str) -> Record:
         job.enqueued_at, job.due_at, job.started_at, job.visible_until, job.finished_at,
         job.dead, job.worker, job.result, None if more is None else _encode_more(more),
         job.type, job.created_at, job.max_attempts, job.timeout_ms, job.visibility_ms,
-        job.expires_at, None if retry is DEFAULT else _encode(retry), job.unique, job.tenant,
+        job.expires_at, b"" if retry is DEFAULT else _encode(retry), job.unique, job.tenant,
         job.fixed,
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def job_of(row: Record) -> Job:
     ) = row  # fmt: skip
     return Job(
         id_, _shared(type_), _shared(queue), priority, fixed, created_at, max_attempts, timeout_ms,
-        visibility_ms, expires_at, DEFAULT if retry is None else _retry(retry), unique,
+        visibility_ms, expires_at, _retry(retry) if retry else DEFAULT, unique,
         _shared(tenant), _states[state], seq, attempt, claim,
         created_at if enqueued_at == created_at else enqueued_at, due_at, started_at,
         visible_until, finished_at, worker, result, bool(dead),

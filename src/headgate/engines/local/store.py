@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import IO, Any, cast
@@ -34,6 +34,9 @@ VERSION = 1
 MIGRATIONS: dict[int, str] = {}
 """From the version named to the next one."""
 
+BUSY_MS = 10_000
+"""How long to wait for a file that another program has locked."""
+
 CHUNK = 64
 """Rows per statement: one statement gives the interpreter away once, however many rows it has."""
 
@@ -51,7 +54,7 @@ def connect(path: str, *, durability: str = "full", readonly: bool = False) -> a
     if readonly:
         flags = apsw.SQLITE_OPEN_READONLY
     connection = apsw.Connection(path, flags)
-    connection.set_busy_timeout(10_000)
+    connection.set_busy_timeout(BUSY_MS)
     if not readonly:
         connection.execute("PRAGMA page_size = 8192")
         if path != ":memory:":
@@ -157,40 +160,30 @@ class Folded:
 
     __slots__ = ("counts", "gone", "jobs", "things")
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self.jobs: dict[str, list[Any]] = {}
-        """id -> [changing part, lasting part or None]"""
-        self.gone: dict[str, bool] = {}
-        self.things: dict[tuple[str, str], bytes | None] = {}
+    def __init__(self, records: Sequence[Record]) -> None:
         self.counts: dict[tuple[str, str], int] = {}
-        counts = self.counts
-        for record in records:
-            size = len(record)
-            if size == THING:
-                self.things[record[1], record[2]] = record[3]
-                continue
-            id_ = record[0]
-            was = record[1]
-            if size == GONE:
-                self.jobs.pop(id_, None)
-                self.gone[id_] = True
-                if was in TERMINAL:
-                    counts[record[2], was] = counts.get((record[2], was), 0) - 1
-                continue
-            state = record[3]
-            if was in TERMINAL:
-                counts[record[2], was] = counts.get((record[2], was), 0) - 1
-            if state in TERMINAL:
-                counts[record[2], state] = counts.get((record[2], state), 0) + 1
-            changing = record[2:CHANGED]
-            if size == STORED:
-                self.jobs[id_] = [changing, record[CHANGED:]]
-            else:
-                entry = self.jobs.get(id_)
-                if entry is None:
-                    self.jobs[id_] = [changing, None]
-                else:
-                    entry[0] = changing
+        """(queue, state) -> by how much the number of finished jobs changes."""
+        self.gone = [record[0] for record in records if len(record) == GONE]
+        """Deleted first: what was stored under the same id afterwards is another job."""
+        self.things = [record for record in records if len(record) == THING]
+        # Most jobs have several records here; only the first and the last one decide.
+        last = {record[0]: record for record in records}
+        last.pop("", None)
+        first = {record[0]: record for record in reversed(records)}
+        whole = {record[0]: record for record in records if len(record) == STORED}
+        self.jobs: list[tuple[Record, Record | None]] = []
+        """Each job's last record, and the one that holds what never changes."""
+        for id_, record in last.items():
+            before = first[id_]
+            if before[1] in TERMINAL:
+                self._count(before[2], before[1], -1)
+            if len(record) != GONE:
+                if record[3] in TERMINAL:
+                    self._count(record[2], record[3], 1)
+                self.jobs.append((record, whole.get(id_)))
+
+    def _count(self, queue: str, state: str, by: int) -> None:
+        self.counts[queue, state] = self.counts.get((queue, state), 0) + by
 
 
 _INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES "
@@ -216,20 +209,19 @@ def write_fold(connection: apsw.Connection, folded: Folded) -> None:
     """Bring the tables to what the records say; the caller holds the transaction."""
     if folded.gone:
         connection.executemany("DELETE FROM jobs WHERE id = ?", [(id_,) for id_ in folded.gone])
-    values: list[Any] = []
-    for id_, (changing, lasting) in folded.jobs.items():
-        values.append(id_)
-        values += changing
-        values += _NOTHING if lasting is None else lasting
-    width = len(COLUMNS)
-    left = len(folded.jobs)
+    jobs = folded.jobs
     start = 0
-    while left:
+    while start < len(jobs):
+        left = len(jobs) - start
         count = CHUNK if left >= CHUNK else 8 if left >= 8 else 1
-        connection.execute(_upsert(count), values[start : start + count * width])
-        start += count * width
-        left -= count
-    for (kind, key), value in folded.things.items():
+        values: list[Any] = []
+        for record, whole in jobs[start : start + count]:
+            values.append(record[0])
+            values += record[2:CHANGED]
+            values += _NOTHING if whole is None else whole[CHANGED:]
+        connection.execute(_upsert(count), values)
+        start += count
+    for _, kind, key, value in folded.things:
         if value is None:
             connection.execute("DELETE FROM things WHERE kind = ? AND key = ?", (kind, key))
         else:

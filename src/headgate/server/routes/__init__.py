@@ -1,0 +1,48 @@
+"""Every route of the server, in the order in which the document lists them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.server.route import Route
+from headgate.server.routes import (
+    admin_dead_letter,
+    admin_jobs,
+    admin_queues,
+    admin_stats,
+    admin_tasks,
+    admin_workers,
+    batch,
+    bulk,
+    dead_letter,
+    events,
+    exchange,
+    jobs,
+    progress,
+    queues,
+    results,
+    system,
+    workers,
+)
+
+_MODULES = (
+    jobs,
+    batch,
+    bulk,
+    results,
+    progress,
+    workers,
+    exchange,
+    queues,
+    dead_letter,
+    events,
+    admin_queues,
+    admin_jobs,
+    admin_workers,
+    admin_dead_letter,
+    admin_stats,
+    admin_tasks,
+    system,
+)
+
+ROUTES: Final[tuple[Route, ...]] = tuple(route for each in _MODULES for route in each.ROUTES)

@@ -1,0 +1,58 @@
+"""Who is calling, and what that allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import get_args
+
+from msgspec import Struct
+
+from headgate.core.errors import PermissionDenied, Unauthenticated
+from headgate.server.settings import Role, Token
+
+ROLES: frozenset[str] = frozenset(get_args(Role))
+
+
+class Identity(Struct, frozen=True):
+    """A caller. Admin includes every other role."""
+
+    name: str
+    roles: frozenset[str]
+
+
+ANONYMOUS = Identity("anonymous", ROLES)
+"""Everybody, where no tokens are configured."""
+
+
+class Gatekeeper:
+    """Decides from the Authorization header who calls and whether a route is open to them."""
+
+    __slots__ = ("_known", "_open")
+
+    def __init__(self, tokens: Iterable[Token]) -> None:
+        # Looked up by hash: how long that takes depends on the hash of what was sent, from which
+        # nobody can work back to a token, so there is no secret that a comparison could leak.
+        self._known = {
+            token.sha256: Identity(
+                token.name, ROLES if "admin" in token.roles else frozenset(token.roles)
+            )
+            for token in tokens
+        }
+        self._open = not self._known
+
+    def admit(self, authorization: bytes | None, needed: frozenset[str]) -> Identity:
+        """The caller, who has one of the roles needed; no roles needed means everybody."""
+        if self._open or not needed:
+            return ANONYMOUS
+        if authorization is None:
+            raise Unauthenticated("the request carries no Authorization header")
+        scheme, _, token = authorization.partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise Unauthenticated("Authorization must be: Bearer, a space, the token")
+        identity = self._known.get(sha256(token.strip()).hexdigest())
+        if identity is None:
+            raise Unauthenticated("the token is not known here")
+        if needed.isdisjoint(identity.roles):
+            raise PermissionDenied(f"{identity.name} lacks the role {' or '.join(sorted(needed))}")
+        return identity

@@ -1,0 +1,66 @@
+"""What this server says it can do: only what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from headgate.core.queues import MAX_NAME
+from headgate.wire.envelope import MAX_TYPE
+
+CONFORMANCE_LEVEL: Final = 1
+"""Levels 0 and 1 are whole, 2 and 4 in parts."""
+
+CAPABILITIES: Final = {
+    "batch_enqueue": True,
+    "cron_jobs": False,
+    "dead_letter": True,
+    "delayed_jobs": True,
+    "job_ttl": True,
+    "pause_resume": True,
+    "priority_queues": True,
+    "rate_limiting": False,
+    "schema_validation": False,
+    "unique_jobs": True,
+    "workflows": False,
+}
+
+
+def manifest(
+    version: str,
+    backend: str,
+    *,
+    envelope_bytes: int,
+    meta_bytes: int,
+    compression: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "specversion": "1.0",
+        "ojs_version": "1.0",
+        "implementation": {"name": "headgate", "version": version, "language": "python"},
+        "conformance_level": CONFORMANCE_LEVEL,
+        "conformance_tier": "runtime",
+        "protocols": ["http"],
+        "backend": backend,
+        "capabilities": CAPABILITIES,
+        "unique_job_strength": "strong",
+        "extensions": {
+            "official": [],
+            "experimental": [],
+            "payload_limits": {
+                "max_envelope_bytes": envelope_bytes,
+                "max_meta_bytes": meta_bytes,
+                "max_queue_name_bytes": MAX_NAME,
+                "max_job_type_bytes": MAX_TYPE,
+                "supported_compression": list(compression),
+                "external_references": False,
+                "chunking": False,
+                "per_queue_limits": False,
+            },
+        },
+        "endpoints": {
+            "base_url": "/ojs/v1",
+            "manifest": "/ojs/manifest",
+            "health": "/ojs/v1/health",
+        },
+    }

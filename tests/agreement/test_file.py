@@ -1,0 +1,69 @@
+"""The local engine on a file agrees with the model, over restarts and killed processes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from tests.agreement.machine import Stories, stories
+
+pauses = st.sampled_from([0, 1, 1_000, 60_000])
+
+
+class OnFile(Stories):
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="headgate-"))
+        self.file = self.folder / "jobs.db"
+        self.generation = 0
+        super().__init__()
+
+    def path(self) -> str:
+        return str(self.file)
+
+    @rule(ms=pauses)
+    def restart(self, ms: int) -> None:
+        """The process ends as it should and starts again a while later."""
+        self.leave_all()
+        self.alone(self.engine.close())
+        self.start_again(ms)
+
+    @rule(ms=pauses)
+    def kill(self, ms: int) -> None:
+        """The process is gone from one moment to the next: only the files are left.
+
+        They are copied while the engine is open, because this process cannot be killed.
+        """
+        self.leave_all()
+        self.run(self.engine.tick(self.now))
+        self.generation += 1
+        self.file = self.folder / f"jobs-{self.generation}.db"
+        before = self.engine._path
+        for suffix in ("", "-wal"):
+            if Path(before + suffix).exists():
+                shutil.copyfile(before + suffix, str(self.file) + suffix)
+        self.alone(self.engine.close())
+        self.start_again(ms)
+
+    def leave_all(self) -> None:
+        for _, watch in self.waiting:
+            watch.close()
+        self.waiting.clear()
+
+    def start_again(self, ms: int) -> None:
+        self.now += ms
+        self.model.restart()
+        self.engine = self.alone(self.open())
+        self.agree()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            shutil.rmtree(self.folder)
+
+
+TestOnFile = stories(OnFile)

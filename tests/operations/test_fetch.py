@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from headgate.core.job import Job
+from headgate.engines.contract import Fetch
+from headgate.operations.fetch import fetch
+
+JOB = Job("j", "a", "q", 0, b'"args":[]', 1)
+WANTED = Fetch(("q",))
+
+
+class Line:
+    """An engine of one line that writes down what is asked of it."""
+
+    def __init__(self, found: list[list[Job]], woken: list[bool]) -> None:
+        self.said: list[str] = []
+        self._found = found
+        self._woken = woken
+
+    async def fetch(self, wanted: Fetch, now_ms: int) -> list[Job]:
+        self.said.append(f"look at {now_ms}")
+        return self._found.pop(0)
+
+    def watch(self, wanted: Fetch) -> Line:
+        self.said.append("register")
+        return self
+
+    async def wait(self, timeout_s: float) -> bool:
+        self.said.append(f"wait {timeout_s}")
+        if not self._woken:
+            await asyncio.get_running_loop().create_future()
+        return self._woken.pop(0)
+
+    def close(self) -> None:
+        self.said.append("leave")
+
+
+async def forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def run(
+    line: Any, times: list[int], wait_ms: int, gone: Callable[[], Awaitable[None]] = forever
+) -> list[Job]:
+    async def live() -> list[Job]:
+        return await fetch(line, WANTED, lambda: times.pop(0), wait_ms=wait_ms, gone=gone)
+
+    return asyncio.run(live())
+
+
+def test_without_waiting_it_only_looks() -> None:
+    line = Line([[]], [])
+    assert run(line, [7], 0) == []
+    assert line.said == ["look at 7"]
+
+
+def test_it_registers_before_it_looks_and_looks_again_when_woken() -> None:
+    line = Line([[], [], [JOB]], [True, True])
+    assert run(line, [0, 0, 0, 100, 150, 400, 400], 1_000) == [JOB]
+    assert line.said == [
+        "register",
+        "look at 0",
+        "wait 1.0",
+        "look at 100",
+        "wait 0.85",
+        "look at 400",
+        "leave",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "woken", "times"),
+    [
+        ([[]], [False], [0, 0, 0]),
+        ([[], []], [True], [0, 0, 0, 1_000, 1_000]),
+    ],
+)
+def test_it_ends_when_the_time_is_up(
+    found: list[list[Job]], woken: list[bool], times: list[int]
+) -> None:
+    line = Line(found, woken)
+    assert run(line, times, 1_000) == []
+    assert line.said[-1] == "leave"
+    assert times == []
+
+
+def test_it_claims_nothing_for_a_client_that_has_left() -> None:
+    async def gone() -> None:
+        return
+
+    line = Line([[], [JOB]], [])
+    assert run(line, [0, 0, 0], 1_000, gone) == []
+    assert line.said == ["register", "look at 0", "wait 1.0", "leave"]
+
+
+def test_a_failure_while_waiting_leaves_the_line() -> None:
+    class Broken(Line):
+        async def wait(self, timeout_s: float) -> bool:
+            raise RuntimeError("broken")
+
+    line = Broken([[]], [])
+    with pytest.raises(RuntimeError):
+        run(line, [0, 0, 0], 1_000)
+    assert line.said[-1] == "leave"

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.errors import BackendUnavailable
+from headgate.engines.contract import Event
+from headgate.server.metrics import MOST_SERIES, OTHER, Metrics, exposition
+from tests.server.admin_world import World, in_world
+
+SAMPLE = re.compile(
+    r'([a-z_][a-z0-9_]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*"(?:,(?=[a-z])|(?=\})))+\})? '
+    r"(\+Inf|-?[0-9.e+]+)"
+)
+
+
+def samples(text: str) -> dict[str, float]:
+    """Read an exposition: every sample under its name with its labels, each after its type."""
+    found: dict[str, float] = {}
+    typed = ""
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, typed, kind = line.split(" ")
+            assert kind in {"counter", "gauge", "histogram"}
+            continue
+        if line.startswith("# HELP "):
+            continue
+        match = SAMPLE.fullmatch(line)
+        assert match, line
+        assert match[1].startswith(typed)
+        sample = match[1] + (match[2] or "")
+        assert sample not in found
+        found[sample] = float(match[3])
+    return found
+
+
+def text(metrics: Metrics) -> str:
+    return exposition([line for some in metrics.happened() for line in some]).decode()
+
+
+def event(kind: str, queue: str = "q", job_type: str = "t", **data: Any) -> Event:
+    return Event(1, kind, 0, "j", job_type, queue, "active", data)
+
+
+@in_world()
+async def test_what_happens_is_counted(world: World) -> None:
+    await world.push("mail", type="mail.send", count=3)
+    (first, second) = await world.fetch("mail", 2, worker="w")
+    await world.beat("w", queues=["mail", "mail", "pay"])
+    await world.beat("idle", queues=["mail", "rest"])
+    world.now_ms += 700
+    await world.engine.cancel(second, "me", "", world.now_ms)
+    await world.call("POST", "/queues", {"name": "new"})
+    await world.call("DELETE", "/queues/new?strategy=reject")
+    await world.bury("bad")
+    reply = await world.call("GET", "//metrics")
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/plain")
+    found = samples(reply.raw.decode())
+    mail = 'queue="mail",type="mail.send"'
+    bad = 'queue="bad",type="test.echo"'
+    for sample, value in (
+        (f"ojs_job_enqueued_total{{{mail}}}", 3),
+        (f"ojs_job_cancelled_total{{{mail}}}", 1),
+        (f"ojs_job_failed_total{{{bad}}}", 1),
+        (f"ojs_dead_letter_added_total{{{bad}}}", 1),
+        ("ojs_dead_letter_total", 1),
+        ("ojs_queue_created_count_total", 1),
+        ("ojs_queue_deleted_count_total", 1),
+        (f"ojs_job_queue_time_seconds_count{{{mail}}}", 2),
+        (f'ojs_job_duration_seconds_count{{{bad},state="failed"}}', 1),
+        ('ojs_queue_depth{queue="mail",state="available"}', 1),
+        ('ojs_queue_depth{queue="mail",state="active"}', 1),
+        ('ojs_queue_depth{queue="default",state="scheduled"}', 0),
+        ("ojs_workers_active", 2),
+        ('ojs_workers_busy{queue="mail"}', 1),
+        ('ojs_workers_busy{queue="pay"}', 1),
+    ):
+        assert found[sample] == value, sample
+    assert 'ojs_workers_busy{queue="rest"}' not in found
+    assert first.encode() not in reply.raw
+
+
+@in_world()
+async def test_silent_workers_are_neither_active_nor_busy(world: World) -> None:
+    await world.push("mail")
+    await world.fetch("mail", worker="w")
+    await world.beat("w", queues=["mail"])
+    world.now_ms += 20_000
+    found = samples((await world.call("GET", "//metrics")).raw.decode())
+    assert found["ojs_workers_active"] == 0
+    assert 'ojs_workers_busy{queue="mail"}' not in found
+
+
+@in_world()
+async def test_durations_fall_into_buckets_of_seconds(world: World) -> None:
+    for metrics, ms in ((world.context.metrics, ms) for ms in (5, 6, 400_000)):
+        metrics.observe(event("job.completed", duration_ms=ms))
+    found = samples(text(world.context.metrics))
+    name = 'ojs_job_duration_seconds_bucket{queue="q",type="t",state="completed",le='
+    assert found[f'{name}"0.005"}}'] == 1
+    assert found[f'{name}"0.01"}}'] == 2
+    assert found[f'{name}"300"}}'] == 2
+    assert found[f'{name}"+Inf"}}'] == 3
+    plain = 'queue="q",type="t",state="completed"'
+    assert found[f"ojs_job_duration_seconds_sum{{{plain}}}"] == 400.011
+    assert found[f"ojs_job_duration_seconds_count{{{plain}}}"] == 3
+
+
+def test_events_of_every_kind_are_survived() -> None:
+    metrics = Metrics()
+    metrics.observe(Event(1, "job.started", 0, "j", "t", "q", "active", None))
+    metrics.observe(Event(1, "job.started", 0, "j", "t", "q", "active", {}))
+    metrics.observe(Event(1, "unheard.of", 0, "", "", "", "", None))
+    metrics.observe(Event(1, "queue.created", 0, "q", "", "q", "", None))
+    samples(text(metrics))
+
+
+@given(st.text(), st.text())
+def test_labels_are_escaped(queue: str, job_type: str) -> None:
+    metrics = Metrics()
+    metrics.observe(event("job.enqueued", queue, job_type))
+    (line,) = [
+        line for line in text(metrics).split("\n") if line.startswith("ojs_job_enqueued_total{")
+    ]
+    match = re.fullmatch(
+        r'[a-z_]+\{queue="((?:[^"\\\n]|\\.)*)",type="((?:[^"\\\n]|\\.)*)"\} 1', line
+    )
+    assert match
+    read = [
+        re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m[1], m[1]), part) for part in match.groups()
+    ]
+    assert read == [queue, job_type]
+
+
+def test_the_number_of_series_is_bounded() -> None:
+    metrics = Metrics()
+    for n in range(MOST_SERIES + 50):
+        metrics.observe(event("job.completed", f"q{n}", duration_ms=1))
+    metrics.observe(event("job.completed", "q0", duration_ms=1))
+    found = samples(text(metrics))
+    other = f'queue="{OTHER}",type="{OTHER}"'
+    assert found[f"ojs_job_completed_total{{{other}}}"] == 50
+    assert found['ojs_job_completed_total{queue="q0",type="t"}'] == 2
+    assert found[f'ojs_job_duration_seconds_count{{{other},state="completed"}}'] == 50
+    series = [name for name in found if name.startswith("ojs_job_completed_total{")]
+    assert len(series) == MOST_SERIES + 1
+
+
+@in_world()
+async def test_without_a_store_there_is_still_what_was_counted(world: World) -> None:
+    await world.push("mail")
+
+    async def lost(now_ms: int) -> Any:
+        raise BackendUnavailable
+
+    world.engine.queues = lost  # type: ignore[method-assign]
+    reply = await world.call("GET", "//metrics")
+    assert reply.status == 200
+    found = samples(reply.raw.decode())
+    assert found['ojs_job_enqueued_total{queue="mail",type="test.echo"}'] == 1
+    assert not any(name.startswith("ojs_queue_depth") for name in found)
