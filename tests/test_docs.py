@@ -15,31 +15,23 @@ An address of the default port is replaced by the address of the page's own serv
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from headgate.core.errors import CATALOGUE, OjsError
 from headgate.core.states import mermaid
 from headgate.server.configuration import load
-from headgate.server.settings import Settings
-
-ROOT = Path(__file__).parent.parent
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "changes/README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+from headgate.server.routes import ROUTES
+from headgate.server.settings import Limits, Settings
+from tests.pages import PAGES, ROOT, Block, anchors, blocks_of, prose
+from tests.site import CURLS, Site, knows_json
+from tools import gen, reference
 
 KINDS = {
     "sh",
@@ -55,48 +47,8 @@ KINDS = {
 RUN = {"sh", "python"}
 NOT_RUN = re.compile(r"make (test|check|fix|gen|lock|docs|bench|lint|types|contracts)( ARGS=.+)?")
 
-MARK = "-- end of a block --"
 ANYTHING = "…"
-CURL = """
-curl() {
-    case " $* " in
-        *" -o /dev/null "*) command "${real[@]}" --show-error --fail "$@" ;;
-        *) command "${real[@]}" --show-error "$@" ;;
-    esac
-}"""
-"""An answer that is thrown away must not be a refusal."""
-CURLS = {"curl": ["curl"], "stand-in": [sys.executable, str(ROOT / "tests/curl.py")]}
 REFUSAL = re.compile(r'\{"error":\s*\{')
-
-
-class Block(NamedTuple):
-    page: Path
-    line: int
-    kind: str
-    text: str
-
-    @property
-    def place(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-
-def blocks_of(page: Path) -> Iterator[Block]:
-    kind: str | None = None
-    begun = 0
-    lines: list[str] = []
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("```"):
-            if kind is None:
-                kind, begun, lines = line[3:].strip(), number, []
-            else:
-                assert line == "```", f"{page}:{number}: a fence inside a fence"
-                yield Block(page, begun, kind, "\n".join(lines) + "\n")
-                kind = None
-        elif kind is not None:
-            lines.append(line)
-        else:
-            assert not re.match(r"\s+(```|~~~)|~~~", line), f"{page}:{number}: not a plain fence"
-    assert kind is None, f"{page}: a fence is left open"
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
@@ -169,75 +121,10 @@ def test_the_address_in_the_documentation_is_the_default_one() -> None:
 # Pages as a reader follows them
 
 
-class Site:
-    """A directory as a reader has it, and the server that runs there."""
-
-    def __init__(self, path: Path, curl: Sequence[str]) -> None:
-        self.path = path
-        self.address = ""
-        self._server: subprocess.Popen[str] | None = None
-        (path / ".venv").symlink_to(sys.prefix)
-        self._before = f"set -eu -o pipefail\nreal=({shlex.join(curl)})\n{CURL}"
-        self._variables = {
-            "PATH": f"{path}/.venv/bin:{os.environ['PATH']}",
-            "HOME": str(path),
-            "LANG": "C.UTF-8",
-            "NO_PROXY": "*",
-        }
-
-    def serve(self, arguments: Sequence[str] = ()) -> str:
-        """Start a server, stopping the one before; what it says at the start."""
-        self.stop()
-        with (self.path / "server.log").open("a") as log:
-            self._server = subprocess.Popen(
-                [".venv/bin/headgate", "serve", *arguments, "--port", "0"],
-                cwd=self.path, env=self._variables, stdout=subprocess.PIPE, stderr=log, text=True,
-            )  # fmt: skip
-        assert self._server.stdout is not None
-        said = self._server.stdout.readline() + self._server.stdout.readline()
-        found = re.search(r"listening on http://(\S+)", said)
-        assert found, f"{said}\n{(self.path / 'server.log').read_text()}"
-        self.address = found[1]
-        return said.replace(self.address, "127.0.0.1:8080")
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.send_signal(signal.SIGTERM)
-            assert self._server.wait(20) == 0
-            assert self._server.stdout is not None
-            self._server.stdout.close()
-            self._server = None
-
-    def run(self, blocks: Sequence[Block]) -> list[str]:
-        """What each block prints; none may fail."""
-        script = [self._before]
-        for block in blocks:
-            text = re.sub(r"(localhost|127\.0\.0\.1):8080", self.address, block.text)
-            script += [f"python3 - <<'{MARK}'\n{text}{MARK}" if block.kind == "python" else text]
-            script += [f"printf '%s\\n' '{MARK}'"]
-        done = subprocess.run(
-            ["bash"], input="\n".join(script) + "\n",
-            cwd=self.path, env=self._variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=60, check=False,
-        )  # fmt: skip
-        printed = done.stdout.split(f"{MARK}\n")
-        failed = printed.pop()
-        if done.returncode:
-            pytest.fail(f"{blocks[len(printed)].place} failed ({done.returncode}):\n{failed}")
-        return printed
-
-
 def runs(page: Path) -> list[Block]:
-    return [b for b in blocks_of(page) if b.kind in RUN | {"sh server", "json answer", "text answer"}]
-
-
-def knows_json(curl: str) -> bool:
-    """Whether it is there and not older than its option `--json`."""
-    if shutil.which(curl) is None:
-        return False
-    said = subprocess.run([curl, "--version"], check=True, capture_output=True, text=True).stdout
-    major, minor = said.split()[1].split(".")[:2]
-    return (int(major), int(minor)) >= (7, 82)
+    return [
+        b for b in blocks_of(page) if b.kind in RUN | {"sh server", "json answer", "text answer"}
+    ]
 
 
 @pytest.mark.parametrize("curl", CURLS)
@@ -275,7 +162,7 @@ def arguments_of(block: Block) -> list[str]:
 def compare(printed: Sequence[tuple[Block, str]], shown: Sequence[Block]) -> None:
     answers = [block for block in shown if block.kind not in RUN]
     for block, text in printed:
-        following = next((b for b in (*shown,) if b.line > block.line), None)
+        following = next((b for b in shown if b.line > block.line), None)
         if following is None or following not in answers:
             assert not REFUSAL.search(text), f"{block.place} was refused: {text}"
             continue
@@ -298,7 +185,9 @@ def difference(shown: Any, found: Any, path: str = "") -> str:
         more = set() if ANYTHING in shown else set(found) - set(shown)
         if missing or more:
             return f"{path} lacks {sorted(missing)}, has besides {sorted(more)}"
-        pairs = [(member, value, found[member]) for member, value in shown.items() if member != ANYTHING]
+        pairs = [
+            (member, value, found[member]) for member, value in shown.items() if member != ANYTHING
+        ]
     elif isinstance(shown, list) and isinstance(found, list):
         items = shown[:-1] if shown[-1:] == [ANYTHING] else shown
         if len(found) < len(items) or (len(found) > len(items) and items is shown):
@@ -358,24 +247,6 @@ def test_other_texts_are_seen(shown: str, found: str, same: bool) -> None:
 # Links
 
 
-def prose(page: Path) -> str:
-    """The page without its blocks and its code."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    return re.sub(r"`[^`\n]+`", lambda code: re.sub(r"[\[\]()]", "", code[0]), text)
-
-
-def anchors(page: Path) -> set[str]:
-    """As the usual viewers make them out of headings."""
-    found: dict[str, int] = {}
-    result = set()
-    for heading in re.findall(r"^#{1,6} +(.+?) *$", prose(page), flags=re.M):
-        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        times = found.get(slug, 0)
-        found[slug] = times + 1
-        result.add(f"{slug}-{times}" if times else slug)
-    return result
-
-
 @pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES])
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
@@ -395,8 +266,50 @@ def test_every_page_can_be_reached_from_the_first_one() -> None:
         page = todo.pop()
         reached.add(page)
         links = re.findall(r"\]\(([^)#\s]+)", prose(page))
-        todo |= {(page.parent / link).resolve() for link in links if link.endswith(".md")} - reached
+        found = {(page.parent / link).resolve() for link in links if link.endswith(".md")}
+        todo |= {page for page in found - reached if page.exists()}
     assert [str(page.relative_to(ROOT)) for page in PAGES if page not in reached] == []
+
+
+# What the code has and the pages must tell
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    stale = [path.name for path, text in gen.made(ROOT) if gen.difference(path, text)]
+    assert stale == [], "run: make gen"
+
+
+def test_every_command_and_option_is_described() -> None:
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    said = {name: part for name, _, part in (s.partition("\n") for s in page.split("\n## ")[1:])}
+    commands = dict(reference.commands_and_options())
+    assert set(said) == {f"headgate {name}" for name in commands}
+    for name, options in commands.items():
+        for option in options:
+            assert re.search(rf"`{option}[` ]", said[f"headgate {name}"]), f"{name} {option}"
+
+
+def test_every_setting_and_limit_is_described() -> None:
+    page = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
+    names = {*Settings.__struct_fields__, *Limits.__struct_fields__} - {"tokens", "limits"}
+    assert sorted(name for name in names if f"\n| `{name}` |" not in page) == []
+
+
+def test_every_request_is_listed() -> None:
+    page = (ROOT / "docs/http.md").read_text(encoding="utf-8")
+    requests = [f"`{route.method} {route.path}`" for route in ROUTES]
+    assert [request for request in requests if f"| {request} |" not in page] == []
+
+
+def test_every_event_is_listed() -> None:
+    page = (ROOT / "docs/http.md").read_text(encoding="utf-8")
+    sources = (ROOT / "src/headgate/engines").rglob("*.py")
+    texts = [source.read_text(encoding="utf-8") for source in sources]
+    kinds = {
+        k for text in texts for k in re.findall(r'"((?:job|queue|worker|priority)\.[a-z_]+)"', text)
+    }
+    assert len(kinds) > 10
+    assert sorted(kind for kind in kinds if f"`{kind}`" not in page) == []
 
 
 @pytest.mark.parametrize("code", sorted(CATALOGUE))

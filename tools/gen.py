@@ -59,7 +59,10 @@ def made(root: Path) -> Iterable[tuple[Path, str]]:
             raise SystemExit(f"{page}: nothing makes {', '.join(sorted(unknown))}")
         missing -= set(names)
         if names:
-            yield page, _PLACE.sub(lambda place: f"{place[1]}\n{PARTS[place[2]]()}\n\n{place[4]}", text)
+            yield (
+                page,
+                _PLACE.sub(lambda place: f"{place[1]}\n{PARTS[place[2]]()}\n\n{place[4]}", text),
+            )
     if missing:
         raise SystemExit(f"docs: no page has a place for {', '.join(sorted(missing))}")
     routes = json.dumps(document(reference.ALL_ROUTES), indent=1, ensure_ascii=False)
@@ -72,7 +75,14 @@ def difference(path: Path, text: str) -> list[str]:
     name = str(path.name)
     return list(
         difflib.unified_diff(
-            found.splitlines(), text.splitlines(), f"{name} as it is", f"{name} as made", "", "", 1, ""
+            found.splitlines(),
+            text.splitlines(),
+            f"{name} as it is",
+            f"{name} as made",
+            "",
+            "",
+            1,
+            "",
         )
     )
 

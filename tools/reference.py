@@ -25,6 +25,10 @@ ALL_ROUTES = (*ROUTES, described(ROUTES))
 TAGS = tuple(dict.fromkeys(route.tag for route in ALL_ROUTES))
 
 _NOT_VALUES = ("tokens", "limits")
+_ABOUT_OWN = (
+    "These stand in a job's `error` and `errors`, never in an answer.",
+    "A worker chooses them in its nack; the names here are those that the Open Job Spec knows.",
+)
 
 
 def states() -> str:
@@ -108,6 +112,12 @@ def commands() -> str:
         if command.epilog:
             parts.append(command.epilog)
     return "\n\n".join(parts)
+
+
+def commands_and_options() -> Iterable[tuple[str, list[str]]]:
+    """Every command that can be run, and all spellings of its options."""
+    for name, command, _ in _leaves(parser(), ""):
+        yield name, [option for action in _options(command) for option in action.option_strings]
 
 
 def _leaves(
@@ -204,8 +214,7 @@ def errors() -> str:
         "## Codes of answers",
         *(_error(entry) for entry in sorted(answers, key=lambda entry: entry.status)),
         "## Codes of failed attempts",
-        "These stand in a job's `error` and `errors`, never in an answer.\n"
-        "A worker chooses them in its nack; the names here are those that the Open Job Spec knows.",
+        "\n".join(_ABOUT_OWN),
         *(_error(entry) for entry in own),
     ]
     return "\n\n".join(parts)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from random import SystemRandom, getrandbits, random
 
-_VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
-_RANDOM_MASK = (((1 << 12) - 1) << 64) | ((1 << 62) - 1)
-
 
 def uuid7(now_ms: int) -> str:
     """A UUIDv7 for this millisecond; 74 random bits."""
-    text = f"{(now_ms << 80) | _VERSION_AND_VARIANT | (getrandbits(76) & _RANDOM_MASK):032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    bits = getrandbits(74)
+    return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031 - a third faster than an f-string
+        now_ms >> 16,
+        now_ms & 0xFFFF,
+        bits >> 62,
+        bits >> 48 & 0x3FFF | 0x8000,
+        bits & 0xFFFFFFFFFFFF,
+    )
 
 
 def uniform() -> float:

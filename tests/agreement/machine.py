@@ -11,7 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from hypothesis import settings
+import pytest
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from msgspec import Raw
@@ -57,10 +58,13 @@ def stories(machine: type[RuleBasedStateMachine]) -> Any:
     """The test case of a machine: some seconds long, or as long as a thorough run may take."""
     thorough = os.environ.get("HEADGATE_TEST_PROFILE") == "thorough"
     case = machine.TestCase
+    # Explaining a failure traces every line of another hundred runs, which takes minutes.
     case.settings = settings(
-        max_examples=1_500 if thorough else 60, stateful_step_count=60 if thorough else 30
+        max_examples=1_500 if thorough else 60,
+        stateful_step_count=60 if thorough else 30,
+        phases=set(Phase) - {Phase.explain},
     )
-    return case
+    return pytest.mark.timeout(3_600 if thorough else 300)(case)
 
 
 def seen(choose: Callable[[Stories], list[T]]) -> st.SearchStrategy[T]:

@@ -54,7 +54,8 @@ class OnFile(Stories):
         self.waiting.clear()
 
     def start_again(self, ms: int) -> None:
-        self.now += ms
+        # An instant that nothing was recorded of is not remembered, so here the clock of the machine must be right.
+        self.now = max(self.now, self.model.state.now) + ms
         self.model.restart()
         self.engine = self.alone(self.open())
         self.agree()

@@ -89,6 +89,20 @@ class Connection:
             head += f"Content-Type: {JSON}\r\nContent-Length: {len(content)}\r\n"
         self._writer.write(f"{head}\r\n".encode() + content)
 
+    def write(self, data: bytes) -> None:
+        """Send anything at all."""
+        self._writer.write(data)
+
+    def half_close(self) -> None:
+        """Send nothing more, but listen."""
+        self._writer.write_eof()
+
+    def hear_nothing(self) -> None:
+        """Let what comes pile up at the other side."""
+        transport = self._writer.transport
+        assert isinstance(transport, asyncio.ReadTransport)
+        transport.pause_reading()
+
     async def receive(self) -> Reply:
         try:
             head = await self._reader.readuntil(b"\r\n\r\n")

@@ -62,6 +62,7 @@ class Load:
                     await act(connection)
         except NoAnswer:
             self.unanswered += 1
+            self._stopping = True
 
     async def _post(self, connection: Connection, path: str, body: Any, *allowed: int) -> Reply:
         reply = await connection.post(path, body)

@@ -56,6 +56,7 @@ def main(arguments: list[str]) -> None:
     if asked.as_nobody:
         with contextlib.suppress(ImportError):
             importlib.import_module("uvloop")
+        importlib.import_module("encodings.idna")
         if os.getuid() == 0:
             os.setgroups([])
             os.setgid(NOBODY)

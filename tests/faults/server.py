@@ -30,9 +30,10 @@ class Refused(Exception):
 
 
 class Server:
-    def __init__(self, store: Path | str, *options: str) -> None:
+    def __init__(self, store: Path | str, *options: str, entry: tuple[str, ...] = PRODUCT) -> None:
         self.store = store if isinstance(store, str) else f"sqlite:///{store}"
         self.options = options
+        self.entry = entry
         self.address: Address = ("", 0)
         self.said: list[str] = []
         """The lines of its output until it listened."""
@@ -60,12 +61,21 @@ class Server:
     def pid(self) -> int:
         return self.process.pid
 
-    def launch(self, *more: str, entry: tuple[str, ...] = PRODUCT) -> Server:
+    def launch(self, *more: str) -> Server:
         """Start the process and do not wait for it."""
         assert self._process is None or self._process.poll() is not None
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE_")}
         self._process = subprocess.Popen(
-            [sys.executable, *entry, "--store", self.store, "--port", "0", *self.options, *more],
+            [
+                sys.executable,
+                *self.entry,
+                "--store",
+                self.store,
+                "--port",
+                "0",
+                *self.options,
+                *more,
+            ],
             cwd=_ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -74,9 +84,9 @@ class Server:
         )
         return self
 
-    def start(self, *more: str, entry: tuple[str, ...] = PRODUCT) -> Server:
+    def start(self, *more: str) -> Server:
         """Return when it answers; raise Refused when it ends instead."""
-        self.launch(*more, entry=entry)
+        self.launch(*more)
         self.said = []
         output = self.process.stdout
         assert output is not None

@@ -447,6 +447,15 @@ def test_a_stream_goes_on_until_it_ends() -> None:
     asyncio.run(run())
 
 
+def test_the_head_of_a_stream_is_all_there_is() -> None:
+    source = Source()
+    app = make_app(route("GET", "/events", source))
+    reply = call(app, "HEAD", "/events")
+    assert (reply.status, reply.body) == (200, b"")
+    assert reply.header("content-type") == "text/event-stream"
+    assert (app.streams, app.in_flight) == (0, 0)
+
+
 def test_a_stream_is_closed_when_its_reader_leaves() -> None:
     async def run() -> None:
         source = Source()

@@ -763,6 +763,51 @@ def test_when_the_server_stops_idle_connections_end_and_others_are_answered() ->
     run(test)
 
 
+def test_what_was_sent_but_not_read_does_not_hold_up_the_end() -> None:
+    async def test() -> None:
+        slow = Slow()
+        async with world(route("GET", "/slow", slow)) as here:
+            client = await here.client()
+            client.writer.write(get("/slow") * 2_000)
+            await here.until(lambda: bool(slow.begun))
+            await here.until(lambda: bool(here.connection._held))
+            here.connection.shutdown()
+            slow.may.set()
+            assert (await client.end()).startswith(b"HTTP/1.1 200")
+
+    run(test)
+
+
+def test_who_is_cut_off_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        slow = Slow()
+        async with world(route("GET", "/slow", slow)) as here:
+            client = await here.client()
+            await client.send(get("/slow?n=1") + get("/slow?n=2"))
+            await here.until(lambda: here.app.in_flight == 2)
+            here.connection.cut_off()
+            assert await client.end() == b""
+            await here.until(lambda: here.app.in_flight == 0)
+            assert slow.begun == ["1"]
+
+    run(test)
+
+
+def test_a_body_of_tiny_chunks_takes_no_more_room_than_its_bytes() -> None:
+    async def test() -> None:
+        async with world() as here:
+            client = await here.client()
+            await client.send(get(Transfer_Encoding="chunked").replace(b"GET", b"POST", 1))
+            await client.send(b'8\r\n{"a":"xx\r\n' + b"1\r\ny\r\n" * 50_000)
+            await here.until(lambda: here.connection._body_bytes == 50_008)
+            assert type(here.connection._body) is bytearray
+            assert len(here.connection._body) == 50_008
+            reply = await client.ask(b'2\r\n"}\r\n0\r\n\r\n')
+            assert json.loads(reply.body)["body"] == '{"a":"xx' + "y" * 50_000 + '"}'
+
+    run(test)
+
+
 def test_it_serves_our_application_only() -> None:
     async def other(_scope: Any, _receive: Any, _send: Any) -> None: ...
 

@@ -48,9 +48,9 @@ class Limits(Struct, frozen=True, array_like=True, gc=False):
 class LimitsChange(Struct, frozen=True, gc=False):
     """Given replaces, None clears, UNSET leaves."""
 
-    concurrency: int | None | UnsetType = UNSET
-    rate: Rate | None | UnsetType = UNSET
-    throttle: Rate | None | UnsetType = UNSET
+    concurrency: int | UnsetType | None = UNSET
+    rate: Rate | UnsetType | None = UNSET
+    throttle: Rate | UnsetType | None = UNSET
 
 
 class Override(Struct, frozen=True, array_like=True, gc=False):
@@ -150,16 +150,27 @@ class Gate:
         `opens_at_us` is the instant at which all reasons are over; a holder that leaves or a command may open the gate sooner.
         """
         limits, window = self._in_force(now_us)
-        if (
-            self.hold_until_us > now_us
-            or (limits.concurrency is not None and len(self.holders) >= limits.concurrency)
-            or (window is not None and window.opens_us() > now_us)
-            or (limits.throttle is not None and self._pace.due_us(limits.throttle) > now_us)
-        ):
-            first = self.closings(now_us)[0]
+        full = limits.concurrency is not None and len(self.holders) >= limits.concurrency
+        held_until = self.hold_until_us
+        room_at = 0 if window is None else window.opens_us()
+        due_at = 0 if limits.throttle is None else self._pace.due_us(limits.throttle)
+        if not full and held_until <= now_us and room_at <= now_us and due_at <= now_us:
+            return None
+        kind: Kind = (
+            "hold"
+            if held_until > now_us
+            else "concurrency"
+            if full
+            else "rate"
+            if room_at > now_us
+            else "throttle"
+        )
+        if self.override is not None:
             at = self._opens_at(_KINDS, now_us)
-            return Closed(first.kind, first.limit, first.current, at)
-        return None
+        else:
+            at = None if full else max(held_until, room_at, due_at)
+        limit, current = self._measure(kind, limits, window, now_us)
+        return Closed(kind, limit, current, at)
 
     def closings(self, now_us: int) -> list[Closed]:
         """Every reason why nothing may start now, each with the instant at which it alone is over."""
@@ -168,7 +179,7 @@ class Gate:
         for kind in _KINDS:
             at = self._over_at(kind, limits, window)
             if at is None or at > now_us:
-                limit, current = self._measure(kind, limits, window)
+                limit, current = self._measure(kind, limits, window, now_us)
                 found.append(Closed(kind, limit, current, self._opens_at((kind,), now_us)))
         return found
 
@@ -190,6 +201,7 @@ class Gate:
         """When a job could start if `ahead` others go first, each as soon as it may.
 
         None when no slot is free, because nobody knows when a holder leaves.
+        Where rate and throttle are both at work it may be too early, never too late.
         """
         limits, window = self._in_force(now_us)
         if limits.concurrency is not None and len(self.holders) >= limits.concurrency:
@@ -302,7 +314,7 @@ class Gate:
         limits, window = self._in_force(now_us)
         resets_at = next_at = None
         if window is not None:
-            window.room(now_us)
+            window.forget(now_us)
             resets_at = max(now_us, window.empty_us())
         if limits.throttle is not None:
             next_at = max(now_us, self._pace.due_us(limits.throttle))
@@ -357,7 +369,7 @@ class Gate:
 
     def _in_force(self, now_us: int) -> tuple[Limits, Window | None]:
         """The limits now, and the window of their rate if they have one."""
-        if not self._overridden_at(now_us):
+        if self.override is None or not self._overridden_at(now_us):
             return self.limits, None if self.limits.rate is None else self._window
         limits = self._overridden
         if limits.rate is None:
@@ -414,13 +426,18 @@ class Gate:
             case "throttle":
                 return 0 if limits.throttle is None else self._pace.due_us(limits.throttle)
 
-    def _measure(self, kind: Kind, limits: Limits, window: Window | None) -> tuple[int, int]:
+    def _measure(
+        self, kind: Kind, limits: Limits, window: Window | None, now_us: int
+    ) -> tuple[int, int]:
         match kind:
             case "hold":
                 return 0, 0
             case "concurrency":
                 return limits.concurrency or 0, len(self.holders)
             case "rate":
-                return (0, 0) if window is None else (window.rate.limit, window.count)
+                if window is None:
+                    return 0, 0
+                window.forget(now_us)
+                return window.rate.limit, window.count
             case "throttle":
                 return (0, 0) if limits.throttle is None else (limits.throttle.limit, 1)

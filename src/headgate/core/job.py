@@ -31,7 +31,6 @@ class More(Struct, omit_defaults=True, eq=False):
     """JSON. Raw cannot be optional in what is decoded."""
     progress_message: str | None = None
     progress_at: int = 0
-    progress_attempt: int = 0
     checkpoint_sequence: int = 0
     """Of the saved checkpoint, which is kept beside the job; 0 when there is none."""
     lease_ms: int = 0

@@ -7,6 +7,7 @@ Time is in microseconds.
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -39,7 +40,7 @@ class Window:
         self._first = 0
         """Of the newest entry."""
         self.count = 0
-        """Starts in all entries; includes those that nobody has looked at since they were over."""
+        """Starts in all entries, those included that are over and not yet let go."""
         self.change(rate)
 
     def change(self, rate: Rate) -> None:
@@ -66,17 +67,30 @@ class Window:
         return twin
 
     def start(self, now_us: int) -> None:
-        self._forget(now_us)
+        self.forget(now_us)
         self.count += 1
         self._add(now_us, 1)
 
+    def forget(self, now_us: int) -> None:
+        """Let go of what is over by now; it counts no longer."""
+        newest = self._newest
+        over = now_us - self.rate.period_us
+        if not newest or newest[0] > over:
+            return
+        gone = 0
+        while gone < len(newest) and newest[gone] <= over:
+            self.count -= self._counts[gone]
+            gone += 1
+        del newest[:gone]
+        del self._counts[:gone]
+
     def room(self, now_us: int) -> int:
         """How many may start now; below zero after the limit was lowered."""
-        self._forget(now_us)
+        self.forget(now_us)
         return self.rate.limit - self.count
 
     def opens_us(self, ahead: int = 0) -> int:
-        """The instant from which there is room, when `ahead` starts have found theirs first.
+        """The instant from which there is room, when `ahead` starts, fewer than the limit, have found theirs first.
 
         It may lie in the past, and is 0 when there has always been room.
         """
@@ -95,8 +109,7 @@ class Window:
 
     def packed(self) -> tuple[int, list[int], list[int]]:
         """The first start of the newest entry, the entries' instants each relative to the one before, their counts."""
-        newest = self._newest
-        deltas = [at - before for at, before in zip(newest, [0, *newest[:-1]], strict=True)]
+        deltas = [at - before for before, at in pairwise([0, *self._newest])]
         return self._first, deltas, list(self._counts)
 
     @classmethod
@@ -120,18 +133,6 @@ class Window:
             self._newest.append(at_us)
             self._counts.append(count)
 
-    def _forget(self, now_us: int) -> None:
-        newest = self._newest
-        over = now_us - self.rate.period_us
-        if not newest or newest[0] > over:
-            return
-        gone = 0
-        while gone < len(newest) and newest[gone] <= over:
-            self.count -= self._counts[gone]
-            gone += 1
-        del newest[:gone]
-        del self._counts[:gone]
-
 
 class Pace:
     """The last start, and how much of its lateness the next one may make up.
@@ -153,7 +154,7 @@ class Pace:
 
     def due_us(self, rate: Rate) -> int:
         """The instant from which the next start is due; 0 when there was none yet."""
-        if rate == self._rate:
+        if rate is self._rate or rate == self._rate:
             return self._due_us
         # Lateness that was earned under another rate counts for nothing.
         return 0 if self.last_us is None else self.last_us - (-rate.period_us // rate.limit)

@@ -218,6 +218,10 @@ class WorkerView(Struct):
     pool: str = "default"
 
 
+def _no_latencies() -> tuple[float, float, float]:
+    return (0.0, 0.0, 0.0)
+
+
 class Rates(Struct):
     """What happened in a queue lately."""
 
@@ -229,8 +233,8 @@ class Rates(Struct):
     failed_today: int = 0
     avg_duration_ms: float = 0.0
     avg_wait_ms: float = 0.0
-    latency_ms: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """p50, p95 and p99 of the time from start to end of recent jobs."""
+    latencies: Callable[[], tuple[float, float, float]] = _no_latencies
+    """p50, p95 and p99 of the time from start to end of recent jobs, in ms; reckoned when asked for."""
 
 
 class QueueView(Struct):

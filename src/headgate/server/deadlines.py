@@ -52,6 +52,7 @@ class Deadlines:
         self._take_by = 0.0
 
     def stop(self) -> None:
+        self._take_by = self._send_by = 0.0
         if self._timer is not None:
             self._timer.cancel()
 
@@ -69,8 +70,8 @@ class Deadlines:
         if 0 < self._take_by <= now:
             self._take_by = 0.0
             self._on_untaken()
-        elif 0 < self._send_by <= now:
+        if 0 < self._send_by <= now:
             self._send_by = 0.0
             self._on_unsent()
-        elif self._take_by or self._send_by:
+        if self._take_by or self._send_by:
             self._set(min(at for at in (self._take_by, self._send_by) if at))

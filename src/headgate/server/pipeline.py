@@ -289,6 +289,9 @@ class Pipeline:
             request.data = bodies.decode(endpoint.decode, body)
 
     async def _stream_or_refusal(self, request: Request, stream: Stream) -> Answer | Stream:
+        if request.method == "HEAD":
+            await stream.chunks.aclose()
+            return Answer(b"", 200, stream.headers, stream.content_type)
         if self.streams < self.limits.streams:
             self.streams += 1
             request.streaming = True

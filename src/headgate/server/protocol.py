@@ -84,7 +84,7 @@ class HttpProtocol(asyncio.Protocol):
         self._request: Request | None = None
         self._old = False
         self._keep = True
-        self._pieces: list[bytes] = []
+        self._body: bytes | bytearray = b""
         self._body_bytes = 0
         self._body_timed = False
 
@@ -193,10 +193,16 @@ class HttpProtocol(asyncio.Protocol):
         if request is None:
             return
         self._body_bytes += len(body)
-        if request.answer is None:
-            self._pieces.append(body)
-            if self._body_bytes > self._limits.body_bytes:
-                self._refuse_late(request, bodies.too_large(self._limits))
+        if request.answer is not None:
+            return
+        if self._body_bytes > self._limits.body_bytes:
+            self._refuse_late(request, bodies.too_large(self._limits))
+        elif not self._body:
+            self._body = body
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += body
 
     def on_message_complete(self) -> None:
         request = self._request
@@ -204,12 +210,8 @@ class HttpProtocol(asyncio.Protocol):
             return
         self._request = None
         self._deadlines.sent()
-        pieces = self._pieces
-        if not pieces:
-            body = b""
-        else:
-            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._pieces = []
+        body = bytes(self._body)
+        self._body = b""
         self._begin(request, body, keep=self._keep)
 
     # Reading
@@ -294,7 +296,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def _refuse_late(self, request: Request, error: OjsError) -> None:
         request.answer = self._app.late(request, error)
-        self._pieces = []
+        self._body = b""
 
     def _reject(self, error: OjsError) -> None:
         """Answer what cannot be read any further, after the requests before it, and hear no more."""
@@ -308,7 +310,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._request is not None:
             self._app.close(self._request, 499)
             self._request = None
-            self._pieces = []
+            self._body = b""
 
     def _drop_waiting(self) -> None:
         while self._waiting:
@@ -364,7 +366,9 @@ class HttpProtocol(asyncio.Protocol):
                 held, self._held = self._held, b""
                 self._parse(held)
             else:
-                if not (self._in_head or self._request or self._deaf):
+                if self._last:
+                    self._transport.close()
+                elif not (self._in_head or self._request or self._deaf):
                     self._deadlines.send_within(self._limits.idle_timeout_s)
                 break
         if self._paused:
@@ -430,6 +434,8 @@ class HttpProtocol(asyncio.Protocol):
         """
         self._held = b""
         self._drop_waiting()
+        if self._transport.is_closing():
+            return
         if self._transport.get_write_buffer_size():
             self._deadlines.take_within(self._limits.body_timeout_s)
         if not self._deaf or not self._transport.can_write_eof():
@@ -460,6 +466,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def _cut(self) -> None:
         self._deaf = True
+        self._drop_waiting()
         self._transport.abort()
 
 

@@ -38,7 +38,6 @@ mores = st.builds(
     progress_data=st.none() | st.binary(max_size=8),
     progress_message=st.none() | texts,
     progress_at=instants,
-    progress_attempt=st.integers(0, 9),
     checkpoint_sequence=st.integers(0, 9),
     lease_ms=instants,
     give_up_at=instants,

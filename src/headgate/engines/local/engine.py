@@ -72,7 +72,14 @@ from headgate.engines.local.kept import Kept
 from headgate.engines.local.life import CHECKPOINT, Life
 from headgate.engines.local.queue import Queue
 from headgate.engines.local.retention import PAUSE_MS, Retention
-from headgate.engines.local.store import Lock, fold_left_over, open_store, wipe, write_time
+from headgate.engines.local.store import (
+    Lock,
+    explained,
+    fold_left_over,
+    open_store,
+    wipe,
+    write_time,
+)
 from headgate.engines.local.tables import POLICY, QUEUE, Tables
 from headgate.engines.local.tasks import TASK, Tasks
 from headgate.engines.local.timers import NEVER, Alarm
@@ -208,9 +215,10 @@ class LocalEngine:
         """Off the event loop: everything that is read from the file at start."""
         connection = open_store(self._path, self._durability)
         try:
-            records, last_ms = fold_left_over(connection)
-            loaded = _Loaded(connection)
-            write_time(connection, last_ms)
+            with explained(self._path):
+                records, last_ms = fold_left_over(connection)
+                loaded = _Loaded(connection)
+                write_time(connection, last_ms)
         except BaseException:
             connection.close()
             raise
@@ -275,6 +283,7 @@ class LocalEngine:
     async def _reopen(self) -> None:
         """Try until a probe write succeeds, then build memory anew, once."""
         self._tasks.clear()
+        await self._retention.stop()
         await self._journal.abandon()
         now = self._tables.now
         while not self._closing:
@@ -879,6 +888,7 @@ class LocalEngine:
     async def reset(self, now_ms: int) -> None:
         self._begin(now_ms)
         self._tasks.clear()
+        await self._retention.stop()
         for waiter in list(self._waiters):
             waiter.end()
         await self._journal.abandon()

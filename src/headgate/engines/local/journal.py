@@ -228,6 +228,13 @@ class Journal:
                 self._hand_over()
             await waiter
         await self.abandon()
+        if not self.in_memory:
+            # The last connection to be closed brings the log into the file, if it may write.
+            await asyncio.to_thread(self._join_log)
+
+    def _join_log(self) -> None:
+        with contextlib.suppress(apsw.Error):
+            connect(self.path, durability=self._durability).close()
 
     async def abandon(self) -> None:
         """Stop the threads and let the file go, with no regard to what is not committed."""

@@ -65,7 +65,6 @@ class Recent:
         last_minute = [s for s in self._seconds if s[0] > second - 60]
         last_hour = [m for m in self._minutes if m[0] > minute - 60]
         today = self._today if now_ms // DAY_MS == self._day else [0, 0]
-        durations = sorted(self._durations)
         return Rates(
             completed_last_minute=sum(s[1] for s in last_minute),
             failed_last_minute=sum(s[2] for s in last_minute),
@@ -75,11 +74,15 @@ class Recent:
             failed_today=today[1],
             avg_duration_ms=_mean(self._durations),
             avg_wait_ms=_mean(self._waits),
-            latency_ms=(
-                _quantile(durations, 0.5),
-                _quantile(durations, 0.95),
-                _quantile(durations, 0.99),
-            ),
+            latencies=self._latencies,
+        )
+
+    def _latencies(self) -> tuple[float, float, float]:
+        durations = sorted(self._durations)
+        return (
+            _quantile(durations, 0.5),
+            _quantile(durations, 0.95),
+            _quantile(durations, 0.99),
         )
 
     def points(self, since: int, until: int) -> list[Point]:

@@ -5,9 +5,10 @@ Everything here runs on one thread at a time; `journal.py` decides which.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import IO, Any, cast
@@ -128,6 +129,23 @@ class Lock:
             self._file = None
 
 
+@contextlib.contextmanager
+def explained(path: str) -> Iterator[None]:
+    """What the file turns out to be becomes one line that names it."""
+    try:
+        yield
+    except apsw.NotADBError:
+        raise StoreUnusable(f"{path}: not a SQLite database, or damaged at its start") from None
+    except (apsw.CorruptError, msgspec.DecodeError):
+        raise StoreUnusable(
+            f"{path}: the database is damaged; restore a copy, or save what is readable with sqlite3's .recover"
+        ) from None
+    except apsw.BusyError:
+        raise StoreUnusable(f"{path}: locked by another program") from None
+    except apsw.Error as error:
+        raise StoreUnusable(f"{path}: {error}") from None
+
+
 def open_store(path: str, durability: str) -> apsw.Connection:
     """Connect, check and prepare; every failure is one line that names the file."""
     if path != ":memory:":
@@ -136,19 +154,9 @@ def open_store(path: str, durability: str) -> apsw.Connection:
             raise StoreUnusable(f"{path}: the directory {parent} does not exist")
         if Path(path).exists() and not os.access(path, os.W_OK):
             raise StoreUnusable(f"{path}: not writable by this user")
-    try:
+    with explained(path):
         connection = connect(path, durability=durability)
         prepare(connection, path)
-    except apsw.NotADBError:
-        raise StoreUnusable(f"{path}: not a SQLite database, or damaged at its start") from None
-    except apsw.CorruptError:
-        raise StoreUnusable(
-            f"{path}: the database is damaged; restore a copy, or save what is readable with sqlite3's .recover"
-        ) from None
-    except apsw.BusyError:
-        raise StoreUnusable(f"{path}: locked by another program") from None
-    except apsw.Error as error:
-        raise StoreUnusable(f"{path}: {error}") from None
     return connection
 
 

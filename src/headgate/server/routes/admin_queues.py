@@ -112,7 +112,7 @@ def _queue(view: QueueView) -> AdminQueue:
         state=view.state,
         counts=view.counts,
         throughput=Throughput(rates.completed_last_minute, rates.failed_last_minute),
-        latency_ms=Latency(*rates.latency_ms),
+        latency_ms=Latency(*rates.latencies()),
         paused=view.state == PAUSED,
         created_at=instant_text(view.created_at),
         paused_at=_at(view.paused_at),

@@ -135,7 +135,7 @@ ROUTES: Sequence[Route] = (
     Route("GET", "/ready", ready, ANYBODY, tag="system", summary="Whether requests can be sent",
           response=Readiness, errors=(503,), durable=False),
     Route("GET", "/metrics", metrics, ANYBODY, tag="system", summary="Metrics for Prometheus",
-          durable=False),
+          content="text/plain", durable=False),
     Route("GET", "/ojs/v1/admin/system/config", configuration, ADMINS, tag="admin",
           summary="The settings in force", response=dict[str, Any]),
     Route("POST", "/ojs/v1/admin/reset", reset, ADMINS, tag="admin",
