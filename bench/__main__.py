@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = {"rounds": asked.rounds, "load_s": asked.seconds, "waiting": asked.waiting,
              "connections": asked.connections, "depth": asked.pipeline}  # fmt: skip
     size = msgspec.structs.replace(size, **{k: v for k, v in given.items() if v is not None})
-    rows = list(measured(asked.what or WHAT, asked.on or CONFIGURATIONS, directory, size))
+    rows = list(measured(asked.what or tuple(WHAT), asked.on or CONFIGURATIONS, directory, size))
     print(f"\n{table(rows)}")
     if asked.json is not None:
         asked.json.write_bytes(
@@ -52,7 +52,16 @@ def measured(
         for configuration in configurations:
             print(f"measuring {name} on {configuration}", file=sys.stderr, flush=True)
             rows += measure(configuration, directory, size)
-        yield from sorted(rows, key=lambda row: row.about)
+        yield from together(rows)
+
+
+def together(rows: Sequence[Row]) -> list[Row]:
+    """The same rows, those about the same beside each other, in the order of the first of them."""
+    subjects = list(dict.fromkeys(row.about for row in rows))
+    names = list(dict.fromkeys((row.about, row.name) for row in rows))
+    return sorted(
+        rows, key=lambda row: (subjects.index(row.about), names.index((row.about, row.name)))
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

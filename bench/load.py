@@ -10,6 +10,7 @@ import os
 import re
 from array import array
 from collections import deque
+from functools import partial
 from time import perf_counter
 
 from msgspec import Struct
@@ -153,10 +154,8 @@ async def _load(
     loop = asyncio.get_running_loop()
     run.begin()
     for number in range(connections):
-        script = SCRIPTS[kind](number)
-        await loop.create_connection(
-            lambda script=script: _Connection(run, script, depth), *address
-        )
+        connect = partial(_Connection, run, SCRIPTS[kind](number), depth)
+        await loop.create_connection(connect, *address)
     await _until(run, warm_s)
     run.begin()
     await _until(run, load_s)

@@ -125,7 +125,7 @@ def verbs(connection: int) -> Script:
 
 
 def fetch(worker: str, wait_ms: int = 0) -> Request:
-    wanted = '{"queues":["%s"],"worker_id":"%s","wait_ms":%d}' % (QUEUE, worker, wait_ms)
+    wanted = f'{{"queues":["{QUEUE}"],"worker_id":"{worker}","wait_ms":{wait_ms}}}'
     return "fetch", post("/workers/fetch", wanted.encode())
 
 

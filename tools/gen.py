@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from headgate.server.openapi import document
+from tests.conformance.page import conformance_page, known_results
 from tools import reference
 
 ROOT = Path(__file__).parent.parent
@@ -67,6 +68,7 @@ def made(root: Path) -> Iterable[tuple[Path, str]]:
         raise SystemExit(f"docs: no page has a place for {', '.join(sorted(missing))}")
     routes = json.dumps(document(reference.ALL_ROUTES), indent=1, ensure_ascii=False)
     yield root / "docs/openapi.json", f"{routes}\n"
+    yield root / "docs/conformance.md", conformance_page(known_results())
 
 
 def difference(path: Path, text: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec import Raw
 
 from headgate.engines.contract import (
@@ -44,7 +44,7 @@ from tests.agreement.wishes import (
     rarely,
     wishes,
 )
-from tests.model import Model, Said
+from tests.model import Model, Said, Saved
 
 T = TypeVar("T")
 
@@ -60,8 +60,8 @@ def stories(machine: type[RuleBasedStateMachine]) -> Any:
     case = machine.TestCase
     # Explaining a failure traces every line of another hundred runs, which takes minutes.
     case.settings = settings(
-        max_examples=1_500 if thorough else 60,
-        stateful_step_count=60 if thorough else 30,
+        max_examples=1_500 if thorough else 80,
+        stateful_step_count=60 if thorough else 40,
         phases=set(Phase) - {Phase.explain},
     )
     return pytest.mark.timeout(3_600 if thorough else 300)(case)
@@ -78,24 +78,32 @@ def jobs(*states: str) -> st.SearchStrategy[str]:
     def choose(story: Stories) -> list[str]:
         known = story.model.state.jobs
         fitting = [job.id for job in known if job.state in states]
-        return fitting * 3 + [job.id for job in known] + ["nobody"]
+        return fitting * 12 + [job.id for job in known] + ["nobody"]
 
     return seen(choose)
+
+
+def with_jobs(*states: str) -> Callable[[Any], Any]:
+    """A rule that tells little unless there are jobs in one of these states."""
+    return precondition(lambda story: any(job.state in states for job in story.model.state.jobs))
 
 
 def new_ids(story: Stories) -> list[str]:
     taken = [job.id for job in story.model.state.jobs]
     fresh = [f"j{number}" for number in range(1, 99) if f"j{number}" not in taken]
-    return fresh[:1] * 12 + taken[:2]
+    return fresh[:5] * 4 + taken[:2]
 
 
 ids = seen(new_ids)
 queues = st.sampled_from(QUEUES)
+orders = st.sampled_from([["a", "b"], ["a"], ["b", "a"], ["b"], ["a", "b", "a"], ["default", "a"]])
 workers = st.sampled_from(WORKERS)
 visibility = rarely(0, 100, 60_000)
 claims = rarely(0, 1, 2)
+KEYS = ("k1", "k2")
 LIVE = ("available", "scheduled", "pending", "active", "retryable")
 ENDED = ("completed", "cancelled", "discarded")
+ENDS = ("ack", *FAILURES)
 
 
 class Stories(RuleBasedStateMachine):
@@ -159,8 +167,10 @@ class Stories(RuleBasedStateMachine):
             watch.close()
             self.waiting.remove((fetch, watch))
         known = [job.id for job in model.state.jobs]
-        found, waiting, page, listed, alive = self.run(self.look(known))
+        found, saved, waiting, page, listed, alive, answers = self.run(self.look(known))
         views.assert_same(found, [views.of_entry(job) for job in model.state.jobs])
+        assert saved == {job.id: job.checkpoint for job in model.state.jobs if job.checkpoint}
+        assert answers == [model.recall("bulk", key, self.now) for key in KEYS]
         assert waiting == {name: [job.id for job in model.line(name)] for name in QUEUES}
         assert listed == views.of_queues(model)
         assert alive == views.of_workers(model)
@@ -180,12 +190,20 @@ class Stories(RuleBasedStateMachine):
             for name in QUEUES
         }
         page = await engine.events(self.cursor, 10_000, EVERYTHING, now)
+        saved = {
+            job_id: Saved(checkpoint.sequence, checkpoint.saved_at, checkpoint.state)
+            for job_id in known
+            if (checkpoint := await engine.checkpoint(job_id, now)) is not None
+        }
+        answers = [await engine.recall("bulk", key, now) for key in KEYS]
         return (
             found,
+            saved,
             waiting,
             views.of_events(page.events),
             [views.of_queue(queue) for queue in await engine.queues(now)],
             [views.of_worker(worker) for worker in await engine.workers(now)],
+            answers,
         )
 
     def both(self, expected: T, step: Awaitable[T]) -> None:
@@ -201,7 +219,7 @@ class Stories(RuleBasedStateMachine):
 
     # time
 
-    @rule(ms=st.sampled_from([1, 64, 100, 1_000, 5_000, 30_000, 3_600_000]))
+    @rule(ms=st.sampled_from([1, 64, 100, 1_000, 1, 100, 1_000, 5_000, 30_000, 3_600_000]))
     def let_time_pass(self, ms: int) -> None:
         self.now += ms
         self.model.catch_up(self.now)
@@ -223,6 +241,10 @@ class Stories(RuleBasedStateMachine):
 
     # enqueue
 
+    @initialize(batch=st.lists(wishes(ids), min_size=3, max_size=6))
+    def begin(self, batch: list[Wish]) -> None:
+        self.push_all(batch, whole=False)
+
     @rule(wish=wishes(ids))
     def push(self, wish: Wish) -> None:
         self.push_all([wish], whole=True)
@@ -242,7 +264,7 @@ class Stories(RuleBasedStateMachine):
     # reservations
 
     @rule(
-        names=st.lists(queues, min_size=1, max_size=3),
+        names=orders,
         count=st.sampled_from([1, 2, 9]),
         worker=workers,
         ms=visibility,
@@ -256,21 +278,39 @@ class Stories(RuleBasedStateMachine):
 
         self.both(expected, step())
 
+    @with_jobs("available")
+    @rule(
+        names=orders, worker=workers, ends=st.lists(st.sampled_from(ENDS), min_size=1, max_size=3)
+    )
+    def work(self, names: list[str], worker: str, ends: list[str]) -> None:
+        """Fetch one job after the other and end each in its way."""
+        for end in ends:
+            self.fetch(names, 1, worker, 0)
+            held = self.model.held_by(worker)
+            if held and end == "ack":
+                self.ack_as_its_holder(held[-1].id, b"null")
+            elif held:
+                self.nack_as_its_holder(held[-1].id, end, 0.5)
+
+    @with_jobs("active")
     @rule(job=jobs("active"), worker=workers, claim=claims, result=rarely(None, b'{"n":1}'))
     def ack(self, job: str, worker: str, claim: int, result: bytes | None) -> None:
         ack = Ack(job, worker, claim, result)
         self.both(self.model.ack([ack], self.now), self.all_said(self.engine.ack([ack], self.now)))
 
+    @with_jobs("active")
     @rule(job=jobs("active"), result=rarely(b"null", b"[1]"))
     def ack_as_its_holder(self, job: str, result: bytes) -> None:
         ack = Ack(job, *self.holder(job), result)
         self.both(self.model.ack([ack], self.now), self.all_said(self.engine.ack([ack], self.now)))
 
+    @with_jobs("active")
     @rule(job=jobs("active"), failure=st.sampled_from(list(FAILURES)), uniform=rarely(0.5, 0.0))
     def nack_as_its_holder(self, job: str, failure: str, uniform: float) -> None:
         worker, claim = self.holder(job)
         self.fail_all([Fail(job, FAILURES[failure], worker, claim, uniform)])
 
+    @with_jobs("active")
     @rule(
         some=st.lists(st.tuples(jobs("active"), st.sampled_from(list(FAILURES))), max_size=3),
         worker=workers,
@@ -288,6 +328,7 @@ class Stories(RuleBasedStateMachine):
         job = self.model.find(job_id)
         return (job.worker, job.claim) if job else ("w1", 1)
 
+    @with_jobs("active")
     @rule(job=jobs("active"), worker=workers, claim=claims, ms=visibility)
     def extend(self, job: str, worker: str, claim: int, ms: int) -> None:
         one = [Extend(job, claim)]
@@ -296,6 +337,7 @@ class Stories(RuleBasedStateMachine):
             self.all_said(self.engine.extend(worker, one, ms, self.now)),
         )
 
+    @with_jobs("active")
     @rule(
         job=jobs("active"),
         part=st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0]),
@@ -311,37 +353,26 @@ class Stories(RuleBasedStateMachine):
             self.said(self.engine.progress(job, part, raw, message, self.now)),
         )
 
+    @with_jobs(*LIVE)
     @rule(job=jobs(*LIVE), state=st.sampled_from([b"{}", b'{"page":2}']))
     def save_checkpoint(self, job: str, state: bytes) -> None:
         self.both(
             self.model.save_checkpoint(job, state, self.now),
             self.said(self.engine.save_checkpoint(job, state, self.now)),
         )
-        self.read_checkpoint(job)
 
+    @with_jobs(*LIVE, *ENDED)
     @rule(job=jobs("active"))
     def drop_checkpoint(self, job: str) -> None:
         self.both(
             self.model.drop_checkpoint(job, self.now),
             self.said(self.engine.drop_checkpoint(job, self.now)),
         )
-        self.read_checkpoint(job)
-
-    @rule(job=jobs())
-    def read_checkpoint(self, job: str) -> None:
-        known = self.model.find(job)
-        saved = known.checkpoint if known else None
-
-        async def step() -> tuple[int, int, bytes] | None:
-            found = await self.engine.checkpoint(job, self.now)
-            return (found.sequence, found.saved_at, found.state) if found else None
-
-        self.both(tuple(saved) if saved else None, step())
 
     # waiting for work
 
     @rule(
-        names=st.lists(queues, min_size=1, max_size=2),
+        names=orders,
         count=st.sampled_from([1, 2]),
         worker=workers,
     )
@@ -403,12 +434,14 @@ class Stories(RuleBasedStateMachine):
 
         self.both(expected, step())
 
+    @precondition(lambda self: self.model.state.workers)
     @rule(worker=workers, state=st.sampled_from(["quiet", "terminate", "running"]))
     def direct(self, worker: str, state: str) -> None:
         self.both(
             self.model.direct(worker, state, self.now), self.engine.direct(worker, state, self.now)
         )
 
+    @precondition(lambda self: self.model.state.workers)
     @rule(worker=workers)
     def forget_worker(self, worker: str) -> None:
         self.both(
@@ -418,6 +451,7 @@ class Stories(RuleBasedStateMachine):
 
     # single jobs, by hand
 
+    @with_jobs(*LIVE)
     @rule(job=jobs(*LIVE))
     def cancel(self, job: str) -> None:
         self.both(
@@ -425,12 +459,14 @@ class Stories(RuleBasedStateMachine):
             self.said(self.engine.cancel(job, "admin", "enough", self.now)),
         )
 
+    @with_jobs("pending")
     @rule(job=jobs("pending"))
     def activate(self, job: str) -> None:
         self.both(
             self.model.activate(job, self.now), self.said(self.engine.activate(job, self.now))
         )
 
+    @with_jobs("available", "scheduled")
     @rule(job=jobs("available", "scheduled"), priority=st.sampled_from(PRIORITIES))
     def reprioritize(self, job: str, priority: int) -> None:
         self.both(
@@ -438,6 +474,7 @@ class Stories(RuleBasedStateMachine):
             self.said(self.engine.reprioritize(job, priority, self.now)),
         )
 
+    @with_jobs("discarded", "retryable")
     @rule(
         job=jobs("discarded", "retryable"),
         queue=rarely(None, "b"),
@@ -454,6 +491,7 @@ class Stories(RuleBasedStateMachine):
             self.said(self.engine.retry(job, changes, self.now)),
         )
 
+    @with_jobs(*ENDED)
     @rule(job=jobs(*ENDED))
     def delete(self, job: str) -> None:
         expected = self.model.delete(job, self.now)
@@ -468,6 +506,7 @@ class Stories(RuleBasedStateMachine):
 
     # many jobs
 
+    @with_jobs(*LIVE, *ENDED)
     @rule(query=queries, page=pages)
     def list_jobs(self, query: Query, page: Page) -> None:
         self.model.catch_up(self.now)
@@ -479,6 +518,7 @@ class Stories(RuleBasedStateMachine):
 
         self.both(([views.of_entry(job) for job in expected], total), step())
 
+    @with_jobs(*LIVE, *ENDED)
     @rule(kind=st.sampled_from(["cancel", "retry", "delete"]), query=queries)
     def start_task(self, kind: str, query: Query) -> None:
         self.tasks += 1
@@ -493,32 +533,26 @@ class Stories(RuleBasedStateMachine):
 
     # answers for repeated requests
 
-    @rule(
-        key=st.sampled_from(["k1", "k2"]), value=st.sampled_from([b"1", b"2"]), ms=rarely(5_000, 1)
-    )
+    @rule(key=st.sampled_from(KEYS), value=st.sampled_from([b"1", b"2"]), ms=rarely(5_000, 1))
     def remember(self, key: str, value: bytes, ms: int) -> None:
         until = self.now + ms
         self.model.remember("bulk", key, value, until, self.now)
         self.both(None, self.engine.remember("bulk", key, value, until, self.now))
 
-    @rule(scope=rarely("bulk", "other"), key=st.sampled_from(["k1", "k2"]))
-    def recall(self, scope: str, key: str) -> None:
-        self.both(self.model.recall(scope, key, self.now), self.engine.recall(scope, key, self.now))
-
     # queues
 
-    @rule(queue=queues)
-    def pause(self, queue: str) -> None:
-        self.model.pause(queue, self.now)
-        self.both(None, self.engine.pause(queue, "admin", self.now))
-
-    @rule(queue=queues)
-    def resume(self, queue: str) -> None:
-        self.model.resume(queue, self.now)
-        self.both(None, self.engine.resume(queue, "admin", self.now))
+    @rule(queue=queues, pause=st.booleans())
+    def pause_or_resume(self, queue: str, pause: bool) -> None:
+        if pause:
+            self.model.pause(queue, self.now)
+            self.both(None, self.engine.pause(queue, "admin", self.now))
+        else:
+            self.model.resume(queue, self.now)
+            self.both(None, self.engine.resume(queue, "admin", self.now))
 
     @rule(
-        queue=st.sampled_from([*QUEUES, "_default"]), seconds=st.none() | st.sampled_from([1, 60])
+        queue=st.sampled_from([*QUEUES, "_default"]),
+        seconds=st.none() | st.sampled_from([1, 60]),
     )
     def configure(self, queue: str, seconds: int | None) -> None:
         changes = {"visibility_timeout": seconds}
@@ -526,15 +560,12 @@ class Stories(RuleBasedStateMachine):
         self.both(None, self.engine.configure(queue, changes, self.now))
 
     @rule(queue=queues, seconds=st.none() | st.just(2))
-    def create_queue(self, queue: str, seconds: int | None) -> None:
+    def remove_and_create_queue(self, queue: str, seconds: int | None) -> None:
         changes = {"visibility_timeout": seconds}
+        self.both(
+            self.model.remove_queue(queue, self.now), self.engine.remove_queue(queue, self.now)
+        )
         self.both(
             self.model.create_queue(queue, changes, self.now),
             self.engine.create_queue(queue, changes, self.now),
-        )
-
-    @rule(queue=queues)
-    def remove_queue(self, queue: str) -> None:
-        self.both(
-            self.model.remove_queue(queue, self.now), self.engine.remove_queue(queue, self.now)
         )

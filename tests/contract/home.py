@@ -91,5 +91,5 @@ async def found(engine: LocalEngine, number: int, now_ms: int = NOW) -> Job:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what threads and tasks of the engine bring about."""
-    while not await condition():
+    while not await condition():  # noqa: ASYNC110 - threads of the engine tell nobody
         await asyncio.sleep(0.002)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.faults.client import Address, call
+from tests.faults.client import Address
 
 PRODUCT = ("-m", "headgate", "serve")
 FAULTY = ("-m", "tests.faults.serve")
@@ -85,7 +85,7 @@ class Server:
         return self
 
     def start(self, *more: str) -> Server:
-        """Return when it answers; raise Refused when it ends instead."""
+        """Return when it is ready; raise Refused when it ends instead."""
         self.launch(*more)
         self.said = []
         output = self.process.stdout
@@ -102,7 +102,6 @@ class Server:
             if found:
                 self.address = (found[1], int(found[2]))
                 break
-        call(self.address, "GET", "/ready")
         return self
 
     @property

@@ -155,7 +155,7 @@ def test_a_read_only_directory_is_refused(open_place: Path) -> None:
 
 
 def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
-    _is_refused(tmp_path / "none" / "jobs.db", "o such file")
+    _is_refused(tmp_path / "none" / "jobs.db", "does not exist")
 
 
 # Damaged, or not ours

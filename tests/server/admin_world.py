@@ -132,9 +132,7 @@ class World:
         for _ in range(count):
             job_id = f"01900000-0000-7000-8000-{next(self._numbers):012x}"
             priority = more.pop("priority", 0)
-            drafts.append(
-                Draft(Job(job_id, type, queue, priority, fixed, self.now_ms, **more))
-            )
+            drafts.append(Draft(Job(job_id, type, queue, priority, fixed, self.now_ms, **more)))
             more["priority"] = priority
         await self.engine.push(drafts, self.now_ms)
         return [draft.job.id for draft in drafts]
@@ -150,9 +148,7 @@ class World:
         await self.engine.ack([Ack(job_id) for job_id in ids], self.now_ms)
         return ids
 
-    async def bury(
-        self, queue: str = "default", *, error_type: str = "Broken", **more: Any
-    ) -> str:
+    async def bury(self, queue: str = "default", *, error_type: str = "Broken", **more: Any) -> str:
         """A dead letter; its id."""
         policy = RetryPolicy(max_attempts=1, on_exhaustion="dead_letter")
         (job_id,) = await self.push(queue, retry=policy, max_attempts=1, **more)

@@ -130,16 +130,30 @@ def _operation(route: Route, schemas: Mapping[Any, dict[str, Any]]) -> dict[str,
             "required": route.body == "required",
             "content": {kind: {"schema": schema} for kind in (OJS, "application/json")},
         }
-    success: dict[str, Any] = {
-        "description": HTTPStatus(route.status).phrase,
+    body = _success(route, schemas)
+    refusals = _errors(route)
+    found["responses"] = {
+        str(route.status): _answered(route, route.status, body),
+        **{str(status): _ref("responses", _name(status)) for status in refusals},
+        **{
+            str(status): _answered(
+                route,
+                status,
+                {"anyOf": [body, _ref("schemas", "Error")]} if status in refusals else body,
+            )
+            for status in route.also
+        },
+    }
+    return found
+
+
+def _answered(route: Route, status: int, body: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
         "headers": {name: _ref("headers", name) for name in _HEADERS_SENT},
     }
-    if route.status != HTTPStatus.NO_CONTENT:
-        success["content"] = {route.content: {"schema": _success(route, schemas)}}
-    found["responses"] = {
-        str(route.status): success,
-        **{str(status): _ref("responses", _name(status)) for status in _errors(route)},
-    }
+    if status != HTTPStatus.NO_CONTENT:
+        found["content"] = {route.content: {"schema": body}}
     return found
 
 

@@ -118,6 +118,8 @@ class Route(Struct, frozen=True):
     response: Any = None
     """The struct of the successful answer's body, for the document."""
     status: int = 200
+    also: tuple[int, ...] = ()
+    """Other statuses that come with the body of `response`, for the document."""
     content: str = "application/openjobspec+json"
     """The type of the successful answer, for the document."""
     query: Mapping[str, str] = {}

@@ -105,6 +105,9 @@ class Lock:
     def take(self) -> None:
         try:
             file = Path(f"{self._path}.lock").open("a+")  # noqa: SIM115 - held until released
+        except FileNotFoundError:
+            parent = Path(self._path).parent
+            raise StoreUnusable(f"{self._path}: the directory {parent} does not exist") from None
         except OSError as error:
             raise StoreUnusable(f"{self._path}: {error.strerror or error}") from None
         try:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from headgate.core import queues as rules
 from headgate.core.job import Job, copy_of
 from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
-from headgate.core.states import AVAILABLE, TERMINAL
+from headgate.core.states import ACTIVE, AVAILABLE, TERMINAL
 from headgate.engines.local.events import EventLog
 from headgate.engines.local.queue import Queue
 from headgate.engines.local.rows import Record, changed, job_of, stored
@@ -254,7 +254,7 @@ class Tables:
             self.next_seq = job.seq + 1
         if job.state == AVAILABLE:
             queue.line_of(job).add(job)
-        elif job.worker:
+        elif job.state == ACTIVE:
             self.hold(job)
 
     def check(self) -> None:
@@ -267,7 +267,7 @@ class Tables:
             assert in_line == (job.state == AVAILABLE), f"{job.id} is {job.state}, line {in_line}"
             assert not in_line or job.lane is queue.line_of(job), f"{job.id} in a wrong line"
             holding = self.held.get(job.worker, {}).get(job.id) is job
-            assert holding == (job.state == "active"), f"{job.id} is {job.state}, held {holding}"
+            assert holding == (job.state == ACTIVE), f"{job.id} is {job.state}, held {holding}"
             assert job.unique is None or job in self.unique[job.unique], f"{job.id} not unique"
         for name, queue in self.queues.items():
             for state, count in queue.counts.items():

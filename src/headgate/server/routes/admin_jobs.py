@@ -139,7 +139,7 @@ def _route(method: str, path: str, handler: Any, **more: Any) -> Route:
 
 
 def _many(command: Command, summary: str) -> Route:
-    return _route("POST", f"/bulk/{command}", selected(command), summary=summary,
+    return _route("POST", f"/bulk/{command}", selected(command), summary=summary, also=(202,),
                   request=Selection, body="required", response=AdminBulk,
                   errors=(400,))  # fmt: skip
 

@@ -143,7 +143,7 @@ ROUTES: Sequence[Route] = (
     _route("POST", "/{name}/resume", resume, OPERATORS, summary="Give out jobs of a queue again",
            body="optional", response=AdminPaused, errors=(400,)),
     _route("DELETE", "/{name}/jobs", purge, ADMINS, summary="Forget jobs of a queue",
-           request=Purge, body="optional", response=Purged,
+           request=Purge, body="optional", response=Purged, also=(202,),
            query={
                "confirm": "`true`, or nothing is done.",
                "states": "Which jobs, separated by commas; finished ones by default.",

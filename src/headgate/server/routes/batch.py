@@ -125,6 +125,6 @@ ROUTES: Sequence[Route] = (
           response=BatchAnswer, status=201, errors=(400, 404, 409, 413, 415, 422, 429)),
     Route("POST", "/ojs/v1/jobs/bulk", enqueue_each, PRODUCERS, tag="bulk",
           summary="Enqueue many jobs, each on its own or all at once", request=BulkEnqueue, shape=BulkShape,
-          body="required", many=True, response=BulkEnqueueAnswer, status=201,
+          body="required", many=True, response=BulkEnqueueAnswer, status=201, also=(207, 422),
           errors=(400, 409, 413, 415, 422)),
 )  # fmt: skip

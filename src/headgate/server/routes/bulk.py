@@ -112,7 +112,7 @@ def _key(request: Request, asked: Bulk) -> str:
 def _route(command: Command, summary: str) -> Route:
     return Route("POST", f"/ojs/v1/jobs/bulk/{command}", handler(command), OPERATORS,
                  summary=summary, request=Bulk, body="required", response=_SHAPES[command],
-                 errors=(400, 409, 413, 422), tag="bulk")  # fmt: skip
+                 also=(202,), errors=(400, 409, 413, 422), tag="bulk")  # fmt: skip
 
 
 ROUTES: Sequence[Route] = (

@@ -146,7 +146,8 @@ ROUTES: Sequence[Route] = (
     _route("DELETE", "/{id}", delete, OPERATORS, summary="Forget a dead letter",
            response=DeletedDeadLetter, errors=(404,)),
     _route("POST", "/retry", retry_selected, OPERATORS, summary="Try many dead letters again",
-           request=Selection, body="required", response=Retried, errors=(400,)),
+           request=Selection, body="required", response=Retried, also=(202,), errors=(400,)),
     _route("DELETE", "", delete_selected, OPERATORS, summary="Forget many dead letters",
-           request=Selection, body="optional", response=Deleted, query=CONFIRMED, errors=(400,)),
+           request=Selection, body="optional", response=Deleted, also=(202,),
+           query=CONFIRMED, errors=(400,)),
 )  # fmt: skip

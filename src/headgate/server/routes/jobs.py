@@ -128,7 +128,7 @@ _CANCEL: dict[str, Any] = {
 
 ROUTES: Sequence[Route] = (
     Route("POST", "/ojs/v1/jobs", enqueue, PRODUCERS, summary="Enqueue a job",
-          shape=JobRequest, body="required", response=PushAnswer, status=201,
+          shape=JobRequest, body="required", response=PushAnswer, status=201, also=(200,),
           errors=(400, 404, 409, 413, 415, 422, 429)),
     Route("GET", "/ojs/v1/jobs/{id}", look, EVERYBODY, summary="Look at a job",
           response=JobAnswer, errors=(404,)),

@@ -129,11 +129,11 @@ ROUTES: Sequence[Route] = (
           response=dict[str, Any], durable=False),
     *(
         Route("GET", path, health, ANYBODY, tag="system", summary="Whether the server is well",
-              response=Health, errors=(503,), durable=False)
+              response=Health, also=(503,), durable=False)
         for path in ("/ojs/v1/health", "/health")
     ),
     Route("GET", "/ready", ready, ANYBODY, tag="system", summary="Whether requests can be sent",
-          response=Readiness, errors=(503,), durable=False),
+          response=Readiness, also=(503,), durable=False),
     Route("GET", "/metrics", metrics, ANYBODY, tag="system", summary="Metrics for Prometheus",
           content="text/plain", durable=False),
     Route("GET", "/ojs/v1/admin/system/config", configuration, ADMINS, tag="admin",

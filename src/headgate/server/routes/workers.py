@@ -273,6 +273,6 @@ ROUTES: Sequence[Route] = tuple(
          {"request": DeregisterRequest, "body": "required", "response": DeregisterAnswer,
           "errors": (400, 404)}),
         ("GET", "/workers/{id}/health", health, EVERYBODY, "How a worker is",
-         {"response": HealthAnswer, "errors": (404,)}),
+         {"response": HealthAnswer, "also": (503,), "errors": (404,)}),
     )
 )  # fmt: skip

@@ -1,0 +1,100 @@
+"""Finished jobs disappear when their time is over, and nothing else does."""
+
+from __future__ import annotations
+
+from headgate.core.retry import Failure, RetryPolicy
+from headgate.core.times import DAY_MS, HOUR_MS, MINUTE_MS
+from headgate.engines.contract import Ack, Fail
+from headgate.engines.local.engine import LocalEngine
+from tests.contract.home import NOW, Home, draft, fetch, push, story, until
+
+BURIED = RetryPolicy(max_attempts=1, on_exhaustion="dead_letter")
+
+
+async def gone(engine: LocalEngine, at_ms: int, *numbers: int) -> None:
+    """These are there just before this instant, and forgotten within a few seconds of it."""
+    for number in numbers:
+        assert await engine.find(f"j{number}", at_ms - 1) is not None
+    now_ms = at_ms
+
+    async def forgotten() -> bool:
+        nonlocal now_ms
+        found = [await engine.find(f"j{number}", now_ms) for number in numbers]
+        # Time goes on only when everything is done that was due by now.
+        if engine.next_due() > now_ms and any(found):
+            now_ms += 10
+            assert now_ms < at_ms + 60_000
+        return not any(found)
+
+    await until(forgotten)
+
+
+@story
+async def test_each_end_has_its_own_time(home: Home) -> None:
+    async with home.engine() as engine:
+        keep = {"completed": "PT1M", "cancelled": "PT1H", "discarded": "P1D"}
+        await engine.configure("q", {"retention": keep}, NOW)
+        await push(engine, [draft(n) for n in range(1, 6)])
+        await push(engine, [draft(6, queue="other")])
+        assert len(await fetch(engine, 3)) == 3
+        await engine.ack([Ack("j1")], NOW)
+        await engine.fail([Fail("j2", Failure("DISCARD", "m"))], NOW)
+        await engine.cancel("j3", "admin", "", NOW)
+        await engine.cancel("j6", "admin", "", NOW)
+        await gone(engine, NOW + MINUTE_MS, 1)
+        await gone(engine, NOW + HOUR_MS, 3)
+        await gone(engine, NOW + DAY_MS, 2)
+        end = NOW + DAY_MS + MINUTE_MS
+        assert await engine.find("j6", end) is not None
+        view = await engine.queue("q", end)
+        assert view is not None
+        assert {state: jobs for state, jobs in view.counts.items() if jobs} == {"available": 2}
+        engine.check()
+
+
+@story
+async def test_dead_letters_are_kept_longer(home: Home) -> None:
+    async with home.engine() as engine:
+        await push(engine, [draft(1, retry=BURIED, max_attempts=1), draft(2)])
+        assert len(await fetch(engine, 2)) == 2
+        await engine.fail([Fail("j1", Failure("E", "m"))], NOW)
+        await engine.ack([Ack("j2")], NOW)
+        await gone(engine, NOW + 7 * DAY_MS, 2)
+        stats = await engine.dead_letter_stats(NOW + 41 * DAY_MS)
+        assert (stats.total, stats.by_queue, stats.oldest_at) == (1, {"q": 1}, NOW)
+        await gone(engine, NOW + 180 * DAY_MS, 1)
+
+
+@story
+async def test_a_shorter_retention_holds_for_what_has_ended_already(home: Home) -> None:
+    async with home.engine() as engine:
+        await push(engine, [draft(1)])
+        await fetch(engine)
+        await engine.ack([Ack("j1")], NOW)
+        await engine.tick(NOW + 60_000)
+        assert await engine.find("j1", NOW + 60_000) is not None
+        await engine.configure("q", {"retention": {"completed": "PT30S"}}, NOW + 60_000)
+        await gone(engine, NOW + 60_001, 1)
+
+
+@story
+async def test_what_is_over_after_a_restart_is_forgotten_too(durable: Home) -> None:
+    async with durable.engine() as engine:
+        await push(engine, [draft(1), draft(2)])
+        await fetch(engine)
+        await engine.ack([Ack("j1")], NOW)
+    later = NOW + 8 * DAY_MS
+    async with durable.engine(later) as engine:
+        await gone(engine, later, 1)
+        assert await engine.find("j2", later) is not None
+
+
+@story
+async def test_an_id_is_free_again_when_its_job_is_forgotten(home: Home) -> None:
+    async with home.engine() as engine:
+        await push(engine, [draft(1)])
+        await fetch(engine)
+        await engine.ack([Ack("j1")], NOW)
+        assert (await engine.delete("j1", NOW)).__class__.__name__ == "Done"
+        await push(engine, [draft(1)])
+        assert await fetch(engine) == ["j1"]
