@@ -180,23 +180,18 @@ def test_packed_turns_go_on_as_before(steps: list[str], seed: int) -> None:
             inside.add(i)
         elif what == "drop":
             inside.discard(i)
-        both: tuple[Turn, Turn] = (robin, weighted)
-        for turn in both:
+        turn: Turn
+        for turn in (robin, weighted):
             if what == "add":
                 turn.add(i)
             elif what == "drop":
                 turn.drop(i)
             elif (chosen := turn.choose()) is not None:
                 turn.served(chosen if random.random() < 0.8 or i not in inside else i)
-    twins: tuple[Turn, Turn] = (
-        RoundRobin.unpack(size, robin.pack()),
-        Weighted.unpack(given_weights, weighted.pack()),
-    )
-    for turn, twin in zip((robin, weighted), twins, strict=True):
-        for i in range(size):
-            turn.add(i)
-            twin.add(i)
-        assert run(turn, 60) == run(twin, 60)
+    twin = filled(RoundRobin.unpack(size, robin.pack()), size)
+    assert run(filled(robin, size), 60) == run(twin, 60)
+    twin = filled(Weighted.unpack(given_weights, weighted.pack()), size)
+    assert run(filled(weighted, size), 60) == run(twin, 60)
 
 
 def test_awkward_weights_survive_packing() -> None:
@@ -253,10 +248,12 @@ class World:
     def __init__(self, turn: Turn, ratio: float, interval_ms: int, size: int) -> None:
         self.turn = Guarantee(turn, ratio, interval_ms, size)
         self.ratio = ratio
+        self.span = int(1 / ratio + 1e-9)
         self.interval_ms = interval_ms
         self.now_ms = 0
         self.since: dict[int, int] = {}
         """Number of dispatches when the queue came in."""
+        self.deadlines: dict[int, int] = {}
         self.waits: dict[int, int] = {}
         """When the queue came in or was served."""
         self.done: list[tuple[int, int]] = []
@@ -264,11 +261,13 @@ class World:
 
     def add(self, i: int) -> None:
         self.turn.add(i, self.now_ms)
+        self.deadlines.setdefault(i, len(self.done) + self.span)
         self.since.setdefault(i, len(self.done))
         self.waits.setdefault(i, self.now_ms)
 
     def drop(self, i: int) -> None:
         self.turn.drop(i)
+        self.deadlines.pop(i, None)
         self.since.pop(i, None)
         self.waits.pop(i, None)
 
@@ -279,11 +278,16 @@ class World:
         if i is None:
             assert not self.since
             return None
-        if starved:
+        ahead = sorted(deadline - len(self.done) for deadline in self.deadlines.values())
+        if starved or any(deadline <= k for k, deadline in enumerate(ahead, 1)):
             assert self.waits[i] == min(self.waits.values())
+            assert self.deadlines[i] == min(self.deadlines.values())
+        else:
+            assert i == self.turn._turn.choose()
         self.turn.served(i, self.now_ms)
         self.done.append((i, self.now_ms))
         self.waits[i] = self.now_ms
+        self.deadlines[i] = len(self.done) + self.span
         return i
 
     def check(self) -> None:
@@ -309,17 +313,20 @@ def test_nobody_gets_less_than_the_ratio(case: tuple[int, float], which: int, se
     size, ratio = case
     random = Random(seed)
     world = World(turns(size)[which](), ratio, 10**9, size)
-    for i in range(size):
-        world.add(i)
-    for n in range(DISPATCHES):
-        if n < DISPATCHES // 2 and random.random() < 0.1:
-            i = random.randrange(size)
+    for _ in range(DISPATCHES // 40):
+        # For a while it is these that have something.
+        there = {i for i in range(size) if random.random() < 0.4}
+        for i in set(world.since) - there:
             world.drop(i)
-            if random.random() < 0.8 or not world.since:
-                world.add(i)
-        world.dispatch()
+        for i in random.sample(sorted(there), len(there)):
+            world.add(i)
+        for _ in range(random.randrange(40)):
+            world.dispatch()
+        world.check()
     for i in range(size):
         world.add(i)
+    for _ in range(200):
+        world.dispatch()
     world.check()
 
 

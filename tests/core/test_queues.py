@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -7,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core import retry
-from headgate.core.errors import InvalidRequest, OjsError, PolicyInvalid
+from headgate.core import queues, retry
+from headgate.core.bounds import Bounds
+from headgate.core.errors import InvalidRequest, OjsError, PolicyInvalid, Unsupported
+from headgate.core.gates import Limits, Rate
 from headgate.core.queues import (
     EMPTY,
     FIELDS,
+    NOT_YET,
     SYSTEM,
     QueueConfig,
     Resolved,
@@ -20,6 +24,7 @@ from headgate.core.queues import (
     resolve,
     resolved_json,
 )
+from headgate.core.tenants import Fairness
 from headgate.core.times import DAY_MS, LONGEST_MS, duration_ms
 
 RETENTION = ("completed", "discarded", "cancelled")
@@ -29,6 +34,14 @@ RETRY: dict[str, st.SearchStrategy[Any]] = {
     "max_interval": st.sampled_from(["PT5S", "PT1H"]),
     "jitter": st.booleans(),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def everything_is_enforced() -> Iterator[None]:
+    """What a server enforces grows; what its settings mean is shown for all of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queues, "NOT_YET", frozenset())
+        yield
 
 
 def some(members: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
@@ -64,8 +77,13 @@ def test_the_system_says_something_about_everything() -> None:
         "default_retry": retry.policy_json(retry.DEFAULT),
         "retention": {"completed": "P7D", "discarded": "P30D", "cancelled": "P7D"},
         "allowed_job_types": ["*"],
+        "overflow_policy": "reject",
+        "backpressure": {"strategy": "reject", "warning_threshold": 0.8},
+        "dead_letter_ttl": "P30D",
+        "producers": ["*"],
+        "tenant_fairness": {"enabled": False, "strategy": "fair-share", "default_weight": 1},
     }
-    assert set(resolved_json(SYSTEM)) == set(FIELDS)
+    assert set(resolved_json(SYSTEM)) <= set(FIELDS)
 
 
 def test_the_queue_wins_over_the_policy_and_the_policy_over_the_system() -> None:
@@ -161,6 +179,36 @@ def test_two_intervals_that_contradict_each_other_only_when_merged_are_refused()
         ({"allowed_job_types": [1]}, "config.allowed_job_types"),
         ({"allowed_job_types": [""]}, "config.allowed_job_types"),
         ({"allowed_job_types": {"a": 1}}, "config.allowed_job_types"),
+        ({"max_size": -1}, "config.max_size"),
+        ({"max_size": 1.5}, "config.max_size"),
+        ({"max_size_bytes": "1"}, "config.max_size_bytes"),
+        ({"overflow_policy": "drop_newest"}, "config.overflow_policy"),
+        ({"backpressure": 5}, "config.backpressure"),
+        ({"backpressure": {"depth": 5}}, "config.backpressure.depth"),
+        ({"backpressure": {"max_depth": -1}}, "config.backpressure.max_depth"),
+        ({"backpressure": {"max_size_bytes": True}}, "config.backpressure.max_size_bytes"),
+        ({"backpressure": {"strategy": "drop"}}, "config.backpressure.strategy"),
+        ({"backpressure": {"warning_threshold": 1.1}}, "config.backpressure.warning_threshold"),
+        ({"backpressure": {"warning_threshold": "high"}}, "config.backpressure.warning_threshold"),
+        (
+            {"overflow_policy": "block", "backpressure": {"strategy": "reject"}},
+            "config.backpressure.strategy",
+        ),
+        ({"concurrency": -1}, "config.concurrency"),
+        ({"rate_limit": 5}, "config.rate_limit"),
+        ({"rate_limit": {"limit": 5, "period": "PT0S"}}, "config.rate_limit.period"),
+        ({"rate_limit": {"rate": {"limit": 0, "period": "PT1S"}}}, "config.rate_limit.rate.limit"),
+        ({"rate_limit": {"burst": 5}}, "config.rate_limit.burst"),
+        ({"dead_letter_queue": ""}, "config.dead_letter_queue"),
+        ({"dead_letter_queue": "_default"}, "config.dead_letter_queue"),
+        ({"dead_letter_max_size": 0}, "config.dead_letter_max_size"),
+        ({"dead_letter_ttl": "PT0S"}, "config.dead_letter_ttl"),
+        ({"dead_letter_ttl": "a month"}, "config.dead_letter_ttl"),
+        ({"producers": "me"}, "config.producers"),
+        ({"tenant_fairness": True}, "config.tenant_fairness"),
+        ({"tenant_fairness": {"enabled": "yes"}}, "config.tenant_fairness.enabled"),
+        ({"tenant_fairness": {"strategy": "lottery"}}, "config.tenant_fairness.strategy"),
+        ({"tenant_fairness": {"weights": {"a": -1}}}, "config.tenant_fairness.weights.a"),
     ],
 )
 def test_refusals_name_the_member(given: Any, field: str) -> None:
@@ -184,7 +232,7 @@ def test_the_layers_are_what_a_slow_twin_makes_of_them(
     policy: list[dict[str, Any]], own: list[dict[str, Any]]
 ) -> None:
     found = resolve(merged(*policy), merged(*own))
-    assert resolved_json(found) == slow(flat(policy), flat(own))
+    assert resolved_json(found) == resolved_json(SYSTEM) | slow(flat(policy), flat(own))
     assert found == read(resolved_json(found))
 
 
@@ -237,6 +285,162 @@ def read(wire: dict[str, Any]) -> Resolved:
         keep_cancelled_ms=duration_ms(wire["retention"]["cancelled"]),
         allowed_job_types=tuple(wire["allowed_job_types"]),
     )
+
+
+sizes = st.integers(0, 100)
+rate = st.fixed_dictionaries({"limit": st.integers(1, 9), "period": durations})
+strategies = st.sampled_from(["reject", "block", "drop_oldest"])
+all_changes = some(
+    {
+        "default_retry": some({**RETRY, "on_exhaustion": st.sampled_from(["discard", "dead_letter"])}),
+        "max_size": sizes,
+        "max_size_bytes": sizes,
+        "overflow_policy": strategies,
+        "concurrency": sizes,
+        "rate_limit": some({"concurrency": sizes, "rate": rate, "throttle": rate}) | rate,
+        "dead_letter_queue": st.sampled_from(["dlq", "other"]),
+        "dead_letter_max_size": st.integers(1, 9),
+        "dead_letter_ttl": durations,
+        "producers": st.lists(st.sampled_from(["*", "a.*", "b"]), max_size=3),
+        "tenant_fairness": some(
+            {
+                "enabled": st.booleans(),
+                "weights": st.dictionaries(st.sampled_from(["a", "tenant:b"]), st.integers(1, 9)),
+                "default_weight": st.integers(1, 9),
+            }
+        ),
+    }
+) | some(
+    {
+        "backpressure": some(
+            {
+                "max_depth": sizes,
+                "max_size_bytes": sizes,
+                "strategy": strategies,
+                "warning_threshold": st.floats(0, 1),
+            }
+        ),
+    }
+)  # fmt: skip
+
+
+@given(st.lists(all_changes, max_size=4), st.lists(all_changes, max_size=4))
+def test_what_is_shown_can_be_given_back(
+    policy: list[dict[str, Any]], own: list[dict[str, Any]]
+) -> None:
+    found = resolve(merged(*policy), merged(*own))
+    shown = msgspec.json.decode(msgspec.json.encode(resolved_json(found)))
+    assert None not in shown.values()
+    again = resolve(EMPTY, merge(EMPTY, shown))
+    assert again == found
+    assert resolved_json(again) == shown
+
+
+@given(st.lists(all_changes, max_size=4))
+def test_every_configuration_survives_being_stored(layers: list[dict[str, Any]]) -> None:
+    config = merged(*layers)
+    plain = msgspec.msgpack.decode(msgspec.msgpack.encode(msgspec.to_builtins(config)))
+    assert msgspec.convert(plain, QueueConfig) == config
+    cleared = merge(config, dict.fromkeys(FIELDS))
+    assert cleared == EMPTY
+
+
+def test_a_whole_configuration() -> None:
+    config = merged(
+        {
+            "max_size": 100_000,
+            "max_size_bytes": 10**9,
+            "overflow_policy": "block",
+            "backpressure": {"max_depth": 50_000, "warning_threshold": 0.5},
+            "concurrency": 20,
+            "rate_limit": {"limit": 1_000, "period": "PT1H"},
+            "dead_letter_queue": "payments-dlq",
+            "dead_letter_max_size": 7,
+            "dead_letter_ttl": "P1D",
+            "producers": ["billing-*"],
+            "tenant_fairness": {"enabled": True, "weights": {"tenant:a": 5}},
+        }
+    )
+    found = resolve(EMPTY, config)
+    assert found.bounds == Bounds(50_000, 100_000, 10**9, "block", 0.5)
+    assert found.limits == Limits(20, Rate(1_000, 3_600_000_000))
+    assert found.dead_letter_queue == "payments-dlq"
+    assert (found.dead_letter_max_size, found.dead_letter_ttl_ms) == (7, DAY_MS)
+    assert found.takes_from("billing-eu")
+    assert not found.takes_from("crm")
+    assert found.fairness == Fairness(True, {"a": 5})
+    shown = resolved_json(found)
+    assert shown["max_size"] == 100_000
+    assert shown["concurrency"] == 20
+    assert shown["rate_limit"] == {"rate": {"limit": 1_000, "period": "PT1H"}}
+    assert shown["backpressure"] == {
+        "max_depth": 50_000,
+        "max_size_bytes": 10**9,
+        "strategy": "block",
+        "warning_threshold": 0.5,
+    }
+
+
+def test_of_two_bounds_of_the_same_the_tighter_one_acts() -> None:
+    config = merged({"max_size_bytes": 100, "backpressure": {"max_size_bytes": 200}})
+    assert resolve(EMPTY, config).bounds.max_size_bytes == 100
+    config = merge(config, {"max_size_bytes": 300})
+    assert resolve(EMPTY, config).bounds.max_size_bytes == 200
+    config = merge(config, {"backpressure": {"max_size_bytes": 0}})
+    assert resolve(EMPTY, config).bounds.max_size_bytes == 300
+    config = merged({"concurrency": 5, "rate_limit": {"concurrency": 3}})
+    assert resolve(EMPTY, config).limits.concurrency == 3
+    config = merge(config, {"concurrency": 2})
+    assert resolve(EMPTY, config).limits.concurrency == 2
+
+
+def test_of_two_strategies_the_later_one_holds() -> None:
+    config = merged({"overflow_policy": "block"}, {"backpressure": {"strategy": "drop_oldest"}})
+    assert resolve(EMPTY, config).bounds.strategy == "drop_oldest"
+    config = merge(config, {"overflow_policy": "reject"})
+    assert resolve(EMPTY, config).bounds.strategy == "reject"
+    config = merge(config, {"backpressure": {"strategy": None}})
+    assert config == EMPTY
+    both = {"overflow_policy": "block", "backpressure": {"strategy": "block"}}
+    assert resolve(EMPTY, merged(both)).bounds.strategy == "block"
+    anew = {"overflow_policy": "block", "backpressure": None}
+    assert resolve(EMPTY, merged(both, anew)).bounds.strategy == "block"
+
+
+def test_limits_are_laid_over_member_by_member() -> None:
+    policy = merged({"rate_limit": {"limit": 5, "period": "PT1S"}, "concurrency": 4})
+    own = merged({"rate_limit": {"throttle": {"limit": 1, "period": "PT1S"}}})
+    assert resolve(policy, own).limits == Limits(4, Rate(5, 1_000_000), Rate(1, 1_000_000))
+    own = merge(own, {"rate_limit": {"throttle": None, "rate": {"limit": 2, "period": "PT1S"}}})
+    assert resolve(policy, own).limits == Limits(4, Rate(2, 1_000_000))
+
+
+def test_a_dead_letter_queue_makes_exhausted_jobs_dead_letters() -> None:
+    own = merged({"dead_letter_queue": "dlq"})
+    assert resolve(EMPTY, own).retry.on_exhaustion == "dead_letter"
+    own = merge(own, {"default_retry": {"max_attempts": 7}})
+    assert resolve(EMPTY, own).retry.on_exhaustion == "dead_letter"
+    own = merge(own, {"default_retry": {"on_exhaustion": "discard"}})
+    assert resolve(EMPTY, own).retry.on_exhaustion == "discard"
+    assert resolve(merged({"dead_letter_queue": "dlq"}), EMPTY, "dlq").dead_letter_queue == ""
+    assert resolve(merged({"dead_letter_queue": "dlq"}), EMPTY, "dlq").retry == retry.DEFAULT
+
+
+def test_no_queue_is_its_own_dead_letter_queue() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        merge(EMPTY, {"dead_letter_queue": "mail"}, queue="mail")
+    assert caught.value.details["field"] == "config.dead_letter_queue"
+    merge(EMPTY, {"dead_letter_queue": "mail"}, queue="mail-2")
+
+
+def test_what_is_not_enforced_yet_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "NOT_YET", frozenset({"max_size", *NOT_YET}))
+    assert set(FIELDS) > queues.NOT_YET
+    for name in queues.NOT_YET:
+        with pytest.raises(Unsupported) as caught:
+            merge(EMPTY, {"default_timeout": 5, name: 5})
+        assert caught.value.details["field"] == f"config.{name}"
+    assert queues.NOT_YET.isdisjoint(resolved_json(SYSTEM))
 
 
 @pytest.mark.parametrize(

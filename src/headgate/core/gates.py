@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from headgate.core.times import LAST_INSTANT_MS
 from headgate.core.windows import Pace, Rate, Window
 
 __all__ = [
@@ -26,12 +27,15 @@ __all__ = [
     "LimitsChange",
     "Override",
     "Rate",
+    "changed",
 ]
 
 Kind: TypeAlias = Literal["concurrency", "rate", "throttle", "hold"]
 
 UNLIMITED: Final = 2**31
 """What `permits` says when nothing limits it."""
+
+_LAST_US: Final = LAST_INSTANT_MS * 1000
 
 _KINDS: Final[tuple[Kind, ...]] = ("hold", "concurrency", "rate", "throttle")
 """In this order a closed gate names its reason."""
@@ -51,6 +55,15 @@ class LimitsChange(Struct, frozen=True, gc=False):
     concurrency: int | UnsetType | None = UNSET
     rate: Rate | UnsetType | None = UNSET
     throttle: Rate | UnsetType | None = UNSET
+
+
+def changed(limits: Limits, change: LimitsChange) -> Limits:
+    """The limits after the change."""
+    return Limits(
+        limits.concurrency if change.concurrency is UNSET else change.concurrency,
+        limits.rate if change.rate is UNSET else change.rate,
+        limits.throttle if change.throttle is UNSET else change.throttle,
+    )
 
 
 class Override(Struct, frozen=True, array_like=True, gc=False):
@@ -214,7 +227,7 @@ class Gate:
         if limits.throttle is not None:
             due = max(earliest, self._pace.due_us(limits.throttle))
             at = max(at, due - (-ahead * limits.throttle.period_us // limits.throttle.limit))
-        return at
+        return min(at, _LAST_US)
 
     def start(self, job_id: str, claim: int, now_us: int) -> None:
         """Let a job start: it takes a slot and counts in window and pace.
@@ -261,11 +274,7 @@ class Gate:
         What the window has observed keeps counting under the new rate, also after a time without one.
         """
         old = self.limits
-        new = Limits(
-            old.concurrency if change.concurrency is UNSET else change.concurrency,
-            old.rate if change.rate is UNSET else change.rate,
-            old.throttle if change.throttle is UNSET else change.throttle,
-        )
+        new = changed(old, change)
         if new == old:
             return False
         self.limits = new
