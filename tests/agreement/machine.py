@@ -54,13 +54,13 @@ HANGS_S = 5.0
 EVERYTHING = Interest()
 
 
-def stories(machine: type[RuleBasedStateMachine]) -> Any:
-    """The test case of a machine: some seconds long, or as long as a thorough run may take."""
+def stories(machine: type[RuleBasedStateMachine], examples: int = 80) -> Any:
+    """The test case of a machine: so many stories, or as many as a thorough run may take."""
     thorough = os.environ.get("HEADGATE_TEST_PROFILE") == "thorough"
     case = machine.TestCase
     # Explaining a failure traces every line of another hundred runs, which takes minutes.
     case.settings = settings(
-        max_examples=1_500 if thorough else 80,
+        max_examples=1_500 if thorough else examples,
         stateful_step_count=60 if thorough else 40,
         phases=set(Phase) - {Phase.explain},
     )

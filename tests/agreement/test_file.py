@@ -67,4 +67,4 @@ class OnFile(Stories):
             shutil.rmtree(self.folder)
 
 
-TestOnFile = stories(OnFile)
+TestOnFile = stories(OnFile, examples=25)
