@@ -48,7 +48,7 @@ def run(
     line: Any, times: list[int], wait_ms: int, gone: Callable[[], Awaitable[None]] = forever
 ) -> list[Job]:
     async def live() -> list[Job]:
-        return await fetch(line, WANTED, lambda: times.pop(0), wait_ms=wait_ms, gone=gone)
+        return await fetch(line, WANTED, lambda: times.pop(0) * 1_000, wait_ms=wait_ms, gone=gone)
 
     return asyncio.run(live())
 

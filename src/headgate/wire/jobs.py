@@ -115,6 +115,11 @@ def _rare(job: Job, more: More, parts: list[bytes]) -> None:
         text += f',"activated_at":"{instant_text(more.activated_at)}"'
     if more.re_enqueued_at:
         text += f',"re_enqueued_at":"{instant_text(more.re_enqueued_at)}"'
+    if more.origin:
+        text += (
+            f',"dead_letter":{{"original_queue":"{more.origin}","attempts":{more.buried_attempts},'
+            f'"reason":{_quoted(more.buried_for)},"at":"{instant_text(more.buried_at)}"}}'
+        )
     if text:
         parts.append(text.encode())
     if more.errors:
