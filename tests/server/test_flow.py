@@ -14,9 +14,11 @@ AFTER_90_S = "2026-02-12T10:31:30.000Z"
 
 
 async def nack(world: World, job_id: str, requeue: bool = False, **error: Any) -> Reply:
-    body = {"job_id": job_id, "error": {"code": "c", "message": "429", **error}}
-    if requeue:
-        body["requeue"] = True
+    body = {
+        "job_id": job_id,
+        "error": {"code": "c", "message": "429", **error},
+        "requeue": requeue,
+    }
     return await world.call("POST", "/workers/nack", body)
 
 

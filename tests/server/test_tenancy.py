@@ -267,8 +267,8 @@ async def test_a_strict_server_insists_on_a_tenant(world: World) -> None:
     ):
         found = await world.call(method, path, body)
         assert (found.status, found.error["details"]["field"]) == (400, "X-OJS-Tenant")
-    body = {"queues": ["q"], "count": 5}
-    fetched = await world.call("POST", "/workers/fetch", body, **MINE)
+    wanted = {"queues": ["q"], "count": 5}
+    fetched = await world.call("POST", "/workers/fetch", wanted, **MINE)
     assert len(fetched.body["jobs"]) == 2
     # Administration sees all tenants.
     assert len((await world.call("GET", "/admin/jobs")).body["items"]) == 2
