@@ -25,10 +25,12 @@ from headgate.engines.contract import (
     Draining,
     Duplicate,
     Engine,
+    Full,
     Held,
     IdTaken,
     Pushed,
     PushOutcome,
+    TenantFull,
     Unwanted,
 )
 
@@ -104,6 +106,17 @@ def accepted(outcome: PushOutcome) -> Pushed | Duplicate:
             )
         case Unwanted(queue):
             raise errors.QueueNotFound(f"there is no queue {queue}", details={"queue": queue})
+        case Full(queue, load, strategy):
+            raise errors.QueueFull(
+                queue=queue, depth=load.depth, bound=load.bound, strategy=strategy
+            )
+        case TenantFull(tenant):
+            raise errors.TenantLimitExceeded(
+                tenant_id=tenant,
+                limit=outcome.limit,
+                current=outcome.current,
+                maximum=outcome.maximum,
+            )
         case Held():
             raise errors.Conflict("rolled back, because another job of the request was refused")
         case _:
