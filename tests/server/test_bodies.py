@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -157,6 +159,50 @@ def test_gzip_is_undone(data: bytes) -> None:
 
 def test_members_of_gzip_follow_each_other() -> None:
     assert bodies.expand(gzip.compress(b"{") + gzip.compress(b"}"), LIMITS) == b"{}"
+
+
+@given(
+    st.lists(st.binary(max_size=60), min_size=1, max_size=5),
+    st.integers(1, 30),
+    st.integers(0, 3),
+)
+def test_members_may_end_anywhere_in_a_slice(
+    parts: list[bytes], slice_bytes: int, missing: int
+) -> None:
+    body = b"".join(map(gzip.compress, parts))
+    with mock.patch.object(bodies, "_SLICE", slice_bytes):
+        assert bodies.expand(body, LIMITS) == b"".join(parts)
+        if missing:
+            with pytest.raises(InvalidPayload, match="too early"):
+                bodies.expand(body[:-missing], LIMITS)
+
+
+@pytest.mark.parametrize("member", [b"", b" ", b"{}" * 1_000])
+def test_members_are_bounded_and_so_is_the_work_that_they_make(member: bytes) -> None:
+    """Each end hands the rest over anew, which must not be the rest of everything."""
+    handed = 0
+
+    class Counting:
+        def __init__(self, kind: int) -> None:
+            self._real = real(kind)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            nonlocal handed
+            handed += len(data)
+            return self._real.decompress(data, most)
+
+        eof = property(lambda self: self._real.eof)
+        unused_data = property(lambda self: self._real.unused_data)
+
+    real = zlib.decompressobj
+    many = gzip.compress(member) * 1_000
+    with mock.patch.object(zlib, "decompressobj", Counting):
+        assert bodies.expand(many, LIMITS) == member * 1_000
+        assert handed <= len(many) + 1_000 * (64 << 10)
+        handed = 0
+        with pytest.raises(InvalidPayload, match="more than 1000 members"):
+            bodies.expand(many * 100, LIMITS)
+        assert handed <= len(many) + 1_001 * (64 << 10)
 
 
 def test_a_bomb_is_refused_while_it_is_small() -> None:
