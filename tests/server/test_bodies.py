@@ -3,7 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import msgspec
@@ -235,6 +235,8 @@ class Outer(msgspec.Struct):
     name: str
     inner: Inner | None = None
     many: list[int] = []
+    mode: Literal["fast", "slow"] | None = None
+    levels: dict[str, list[Literal[1, 2]]] = {}
 
 
 decoder = msgspec.json.Decoder(Outer).decode
@@ -249,6 +251,12 @@ decoder = msgspec.json.Decoder(Outer).decode
         (b'{"name":"a","inner":3}', "inner", "inner: got an integer (expected an object or null)"),
         (b'{"name":"a","inner":{}}', "inner.count", "inner.count is missing"),
         (b'{"name":"a","inner":{"count":1,"x":1}}', "inner.x", "inner.x is not known"),
+        (b'{"name":"a","mode":"x"}', "mode", "mode must be one of fast, slow"),
+        (
+            b'{"name":"a","levels":{"x":[3]}}',
+            "levels[...][0]",
+            "levels[...][0] must be one of 1, 2",
+        ),
         (b'{"name":"a","many":[1,"2"]}', "many[1]", "many[1]: got a string (expected an integer)"),
     ],
 )

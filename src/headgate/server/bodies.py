@@ -14,6 +14,7 @@ from headgate.core.errors import (
     OjsError,
     TooLarge,
 )
+from headgate.server.choices import choices
 from headgate.server.settings import Limits
 
 CODINGS = ("gzip",)
@@ -152,11 +153,11 @@ def _outside(body: bytes) -> list[bytes]:
 
 
 def decode(decoder: Any, body: bytes) -> Any:
-    """Decode into the route's struct; a fault of the JSON is told from a fault of a field."""
+    """Decode with the method of a route's decoder; a fault of the JSON is told from a fault of a field."""
     try:
         return decoder(body)
     except msgspec.ValidationError as error:
-        raise wrong_field(str(error)) from None
+        raise wrong_field(str(error), decoder.__self__.type) from None
     except msgspec.DecodeError as error:
         raise InvalidPayload(f"the body is not valid JSON: {error}") from None
     except RecursionError:
@@ -174,7 +175,7 @@ _WORDS = {
 }
 
 
-def wrong_field(message: str) -> OjsError:
+def wrong_field(message: str, kind: Any) -> OjsError:
     """Turn the decoder's message into a refusal that names the field and what it should be."""
     text, _, path = message.partition(" - at `")
     field = path.rstrip("`").removeprefix("$").removeprefix(".")
@@ -191,6 +192,8 @@ def wrong_field(message: str) -> OjsError:
         return InvalidRequest(
             f"got {in_words(got)}" if got else "", field=field, expected=in_words(expected)
         )
+    if text.startswith("Invalid enum value"):
+        return InvalidRequest(field=field, expected=f"one of {', '.join(choices(kind, field))}")
     return InvalidRequest(text, field=field)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
 from headgate.server.bodies import in_words
+from headgate.server.choices import choices
 from headgate.server.settings import Limits, Settings
 
 PREFIX = "HEADGATE_"
@@ -97,17 +98,16 @@ def _value(name: str, value: Any, kind: Any, source: str, *, strict: bool = True
         text, _, path = str(error).partition(" - at `$")
         shown = "" if name in _UNSPLIT else f", not {value!r}"
         place = f"{name}{path.rstrip('`')}"
-        raise SettingInvalid(f"{place}: {_sentence(text, kind)}{shown} (from {source})") from None
+        sentence = _sentence(text, choices(kind, path.rstrip("`")))
+        raise SettingInvalid(f"{place}: {sentence}{shown} (from {source})") from None
 
 
-def _sentence(text: str, kind: Any) -> str:
+def _sentence(text: str, allowed: Sequence[str]) -> str:
     if text.startswith("Expected "):
         expected, _, _ = text.removeprefix("Expected ").partition(", got ")
         return f"must be {in_words(expected)}"
     if text.startswith("Invalid enum value"):
-        return (
-            f"must be one of {', '.join(get_args(kind))}" if get_origin(kind) is Literal else text
-        )
+        return f"must be one of {', '.join(allowed)}"
     return text
 
 
