@@ -193,11 +193,19 @@ class Tables:
         """Record a change; `was` is the state in which it was recorded last."""
         self.log.write(changed(job, was))
         if job.finished_at:
+            if job.id not in self.jobs:
+                # Read from the file, which does not know the change before it is folded.
+                self._bring_back(job)
             self._remember_finished(job)
 
     def save_whole(self, job: Job, was: str) -> None:
         """Record a live job whose lasting members changed."""
         self.log.write(stored(job, was))
+
+    def _bring_back(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        if job.unique is not None:
+            self.unique.setdefault(job.unique, []).append(job)
 
     def save_revived(self, job: Job, was: str, old_queue: str) -> None:
         """Record a job that had ended and lives again, perhaps elsewhere and with other contents."""
