@@ -184,3 +184,5 @@ def _is_ojs(reply: Reply, *, bodiless: bool) -> None:
         error = reply.json["error"]
         assert {"code", "message", "retryable", "request_id"} <= set(error)
         assert error["message"]
+        field = error.get("details", {}).get("field", "x")
+        assert re.fullmatch(r"[^\s]+", field), "what is wrong is named by a path, not described"

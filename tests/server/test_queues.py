@@ -97,7 +97,7 @@ async def test_a_refused_creation_creates_nothing(world: World) -> None:
         ({"name": "x" * 129}, 400, "name"),
         ({"name": 3}, 400, "name"),
         ({}, 400, "name"),
-        ({"name": "pay", "config": {"max_size": 5}}, 400, "config.max_size"),
+        ({"name": "pay", "config": {"max_size": -5}}, 400, "config.max_size"),
         ({"name": "pay", "config": {"visibility_timeout": 0}}, 400, "config.visibility_timeout"),
         ({"name": "pay", "config": {"default_retry": {"max_attempts": -1}}}, 422,
          "config.default_retry.max_attempts"),
@@ -244,7 +244,7 @@ async def test_both_ways_to_the_configuration_lead_to_the_same_one(world: World)
 @in_world()
 async def test_a_refused_configuration_changes_nothing(world: World) -> None:
     for body, status in (
-        ({"default_timeout": 60, "concurrency": 3}, 400),
+        ({"default_timeout": 60, "concurrency": -3}, 400),
         ({"default_timeout": "60"}, 400),
         ({"retention": {"completed": "7 days"}}, 400),
         ({"default_retry": {"backoff_coefficient": 0.5}}, 422),

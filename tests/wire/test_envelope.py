@@ -359,6 +359,7 @@ def test_type_and_args_are_required(missing: str) -> None:
 def test_what_is_no_json_object_is_refused(body: bytes) -> None:
     found = refusal(body)
     assert (type(found), found.status) == (InvalidPayload, 400)
+    assert not found.details.get("field"), "no member of it is to blame"
 
 
 def test_sizes_are_bounded() -> None:

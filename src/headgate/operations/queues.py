@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.core.errors import Conflict, InvalidRequest, NotFound, Unsupported
+from headgate.core.errors import Conflict, InvalidRequest, NotFound
 from headgate.core.queues import DEFAULT_POLICY, DEFAULT_QUEUE, EMPTY, Resolved, check_name, resolve
 from headgate.core.states import AVAILABLE
-from headgate.engines.contract import Engine, Page, Query, QueueView
+from headgate.engines.contract import Engine, NotEmpty, Page, Query, QueueView
 
 STRATEGIES = ("reject", "discard", "move")
 MOST_PRIORITIES = 201
@@ -64,20 +64,15 @@ async def delete(
         raise InvalidRequest(field="strategy", expected="one of " + ", ".join(STRATEGIES))
     if strategy == "move" and not target:
         raise InvalidRequest(field="target_queue", expected="the name of the queue to move to")
-    if strategy != "reject":
-        raise Unsupported(
-            f"the strategy {strategy} is not available; cancel or purge the jobs, then use reject",
-            field="strategy",
-        )
     if name == DEFAULT_QUEUE:
         raise Conflict(f"the queue {name} always exists", details={"queue": name})
-    unfinished = await engine.remove_queue(name, now_ms)
-    if unfinished is None:
+    found = await engine.remove_queue(name, strategy, target or "", f"delete-{name}", now_ms)
+    if found is None:
         raise NotFound(f"there is no queue {name}", details={"queue": name})
-    if unfinished:
+    if isinstance(found, NotEmpty):
         raise Conflict(
-            f"the queue {name} has {unfinished} unfinished jobs",
-            details={"queue": name, "unfinished_jobs": unfinished},
+            f"the queue {name} has {found.unfinished} unfinished jobs",
+            details={"queue": name, "unfinished_jobs": found.unfinished},
         )
 
 
