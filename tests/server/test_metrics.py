@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from headgate.core.errors import BackendUnavailable
 from headgate.engines.contract import Event
-from headgate.server.metrics import MOST_SERIES, OTHER, Metrics, exposition
+from headgate.server.exposition import MOST_SERIES, OTHER, exposition
+from headgate.server.metrics import Metrics
 from tests.server.admin_world import World, in_world
 
 SAMPLE = re.compile(
