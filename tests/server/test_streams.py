@@ -146,8 +146,9 @@ async def test_the_cursor_of_the_list_leads_into_the_stream(world: World) -> Non
 async def test_a_gap_is_told(world: World) -> None:
     await world.push()
     reader = world.ask("GET", "/events/stream", **{"last-event-id": "123456789"})
-    (gap,) = sent(await reader.until("system.gap"))
+    gap, left = sent(await reader.until("job.enqueued"))
     assert (gap.kind, gap.id, gap.data["last_event_id"]) == ("system.gap", "", "123456789")
+    assert left.kind == "job.enqueued"
     reader.leave()
 
 

@@ -26,7 +26,7 @@ class Gap(Struct, frozen=True):
 
 
 class Present(Struct, frozen=True):
-    """What was missed has been shown; from here on it happens now."""
+    """What was missed has been shown; nothing that happens from here on is missed."""
 
 
 class Quiet(Struct, frozen=True):
@@ -120,6 +120,7 @@ async def follow_job(
                     if job is None:
                         return
                     known = job.state
+                    yield piece
                     if known in TERMINAL:
                         if wants(kinds, STATE_CHANGED):
                             yield _ended(job)

@@ -16,9 +16,9 @@ from headgate.server.route import Request, Route, Stream
 from headgate.server.routes.events import names_of, source
 from headgate.wire import sse
 from headgate.wire.events import event_json
-from headgate.wire.paging import FARTHEST
 
 _HEADERS = [(b"cache-control", b"no-store")]
+_MOST_DIGITS = 18
 
 
 async def of_job(context: Context, request: Request) -> Stream:
@@ -66,12 +66,16 @@ def _stream(context: Context, request: Request, interest: Interest) -> Stream:
 
 async def _written(context: Context, pieces: AsyncGenerator[Piece, None]) -> AsyncIterator[bytes]:
     who = source(context)
-    yield sse.RETRY
+    # Sent when the stream misses nothing any longer, so that its reader may rely on that.
+    first = sse.RETRY
     async with aclosing(pieces):
         async for piece in pieces:
-            text = _text(piece, who, context.now_ms())
+            text = first + _text(piece, who, context.now_ms())
+            first = b""
             if text:
                 yield text
+    if first:
+        yield first
 
 
 def _text(piece: Piece, who: str, now_ms: int) -> bytes:
@@ -105,7 +109,7 @@ def _last_seen(request: Request) -> int | None:
     text = request.header(b"last-event-id") or request.query.get("last_event_id")
     if not text:
         return None
-    if len(text) > 18 or not text.isascii() or not text.isdecimal() or int(text) > FARTHEST:
+    if len(text) > _MOST_DIGITS or not text.isascii() or not text.isdecimal():
         raise InvalidRequest(field="Last-Event-ID", expected="the id of an earlier event")
     return int(text)
 
@@ -125,7 +129,7 @@ ROUTES: Sequence[Route] = (
               "job_types": "Only about jobs of these types, separated by commas.",
           },
           errors=(400, 429)),
-    Route("GET", "/ojs/v1/queues/{name}/events", of_queue, EVERYBODY, tag="events",
+    Route("GET", "/ojs/v1/queues/{name}/events", of_queue, OPERATORS, tag="events",
           summary="The events of a queue as server-sent events", content="text/event-stream",
           query=_QUERY, errors=(400, 404, 429)),
     Route("GET", "/ojs/v1/jobs/{id}/events", of_job, EVERYBODY, tag="events",
