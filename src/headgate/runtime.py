@@ -24,6 +24,7 @@ from headgate.server.protocol import HttpProtocol
 from headgate.server.routes import ROUTES
 from headgate.server.settings import Settings
 from headgate.version import VERSION
+from headgate.wire.manifest import EXTENSIONS
 
 _LOOK_AGAIN_S = 0.02
 
@@ -45,7 +46,7 @@ def application(settings: Settings) -> Application:
         new_id=ids.uuid7,
         uniform=ids.uniform,
     )
-    return Application(context, ROUTES, life=alive)
+    return Application(context, ROUTES, EXTENSIONS, life=alive)
 
 
 async def open_engine(settings: Settings) -> LocalEngine:

@@ -106,6 +106,9 @@ def _query(query: Mapping[str, str]) -> Query:
         type=query.get("type"),
         state=states.split(",") if states else None,
         error_type=query.get("error_type"),
+        key=query.get("key"),
+        scope=query.get("scope"),
+        tenant=query.get("tenant"),
     )
     found = query_of(asked, path="")
     found.created_from = instant(query.get("since"), "since")
