@@ -362,7 +362,7 @@ class Stories(RuleBasedStateMachine):
         )
 
     @with_jobs(*LIVE, *ENDED)
-    @rule(job=jobs("active"))
+    @rule(job=jobs("active", *ENDED))
     def drop_checkpoint(self, job: str) -> None:
         self.both(
             self.model.drop_checkpoint(job, self.now),

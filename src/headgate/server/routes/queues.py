@@ -16,6 +16,7 @@ from headgate.server.context import Context
 from headgate.server.roles import ADMINS, EVERYBODY, OPERATORS
 from headgate.server.route import Answer, Request, Route
 from headgate.server.routes.admin_tasks import task_info
+from headgate.server.tenancy import queue_seen
 from headgate.wire import paging
 from headgate.wire.queues import (
     CreatedQueue,
@@ -65,7 +66,7 @@ async def create(context: Context, request: Request) -> Answer:
 
 async def info(context: Context, request: Request) -> Answer:
     (name,) = request.params
-    view = await queues.look_up(context.engine, name, request.now_ms)
+    view = await queue_seen(context, request, name)
     counts = view.counts
     return answer(
         QueueInfo(
@@ -136,7 +137,7 @@ async def drain(context: Context, request: Request) -> Answer:
 
 async def stats(context: Context, request: Request) -> Answer:
     (name,) = request.params
-    view = await queues.look_up(context.engine, name, request.now_ms)
+    view = await queue_seen(context, request, name)
     rates = view.rates
     bounds = view.resolved.bounds
     load = view.load
@@ -248,7 +249,7 @@ ROUTES = (
            request=CreateQueue, body="required", response=CreatedQueue, status=201,
            errors=(400, 409, 422)),
     _route("GET", "/queues/{name}", info, EVERYBODY, summary="Look at a queue",
-           response=QueueInfo, errors=(404,)),
+           response=QueueInfo, tenant="seen", errors=(404,)),
     _route("DELETE", "/queues/{name}", delete, ADMINS, summary="Delete a queue",
            request=DeleteQueue, body="optional", response=DeletedQueue, status=202,
            query=DELETION,
@@ -260,7 +261,7 @@ ROUTES = (
            summary="Change the configuration of a queue, or of `_default`",
            request=dict[str, Any], body="required", response=dict[str, Any], errors=(400, 422)),
     _route("GET", "/queues/{name}/stats", stats, EVERYBODY, summary="The jobs of a queue, counted",
-           response=QueueStatsAnswer, errors=(404,)),
+           response=QueueStatsAnswer, tenant="seen", errors=(404,)),
     _route("POST", "/queues/{name}/pause", pause, OPERATORS,
            summary="Give out no more jobs of a queue", body="optional", response=Paused,
            errors=(400,)),
