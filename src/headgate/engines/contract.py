@@ -428,6 +428,7 @@ class Left(Struct):
     state: str
     """deleted or draining"""
     affected: int
+    """Jobs that waited, with which something was done."""
 
 
 class NotEmpty(Struct):

@@ -1011,11 +1011,12 @@ class LocalEngine:
             return Left("deleted", 0)
         queue.leaving, queue.target = strategy, target
         self._drain(queue, now)
-        if any(queue.counts[state] for state in WAITING):
+        waiting = sum(queue.counts[state] for state in WAITING)
+        if waiting:
             query = Query(queue=name, states=WAITING)
             await self._tasks.start(Task(task, strategy, query, target))
         self._settle()
-        return Left("deleted" if self._tables.queue(name).leaving != strategy else "draining", live)
+        return Left("deleted" if self._tables.queue(name).leaving != strategy else "draining", waiting)
 
     def _delete_queue(self, queue: Queue, now: int) -> None:
         tables, name = self._tables, queue.name

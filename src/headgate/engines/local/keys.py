@@ -235,6 +235,9 @@ class Keys:
             if key is None:
                 key = self.known[name] = Key(name, _first(use.change))
                 self._dirty[key] = None
+                if key.limits.concurrency == 0:
+                    # Nothing else closes a gate that nobody has passed yet.
+                    self.recheck(key)
             elif key.register(use.change):
                 self._dirty[key] = None
                 self.recheck(key)
