@@ -293,6 +293,7 @@ class Admission:
             "bound": load.bound,
             "job_type": jobs[0].type,
             "measure": load.measure,
+            "strategy": bounds.strategy,
         }
         self._tables.events.add(
             "backpressure.rejected", now, queue.name, jobs[0].type, queue.name, data=data
