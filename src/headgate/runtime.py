@@ -24,6 +24,7 @@ from headgate.server.protocol import HttpProtocol
 from headgate.server.routes import ROUTES
 from headgate.server.settings import Settings
 from headgate.version import VERSION
+from headgate.wire.manifest import EXTENSIONS
 
 _LOOK_AGAIN_S = 0.02
 
@@ -36,14 +37,16 @@ class CannotListen(Exception):
 
 def application(settings: Settings) -> Application:
     """The whole server as an ASGI application that opens and closes its engine with its lifespan."""
+    now = clock.Clock()
     context = Context(
         engine=cast("Engine", None),  # until the lifespan begins
         settings=settings,
-        now_ms=clock.steady(),
+        now_ms=now.now_ms,
+        now_us=now.now_us,
         new_id=ids.uuid7,
         uniform=ids.uniform,
     )
-    return Application(context, ROUTES, life=alive)
+    return Application(context, ROUTES, EXTENSIONS, life=alive)
 
 
 async def open_engine(settings: Settings) -> LocalEngine:
@@ -76,7 +79,8 @@ async def alive(context: Context) -> AsyncIterator[None]:
     """Open the engine into the context and keep its time, until the end."""
     engine = await open_engine(context.settings)
     context.engine = engine
-    context.now_ms = clock.steady(engine.recovered.last_ms)
+    now = clock.Clock(engine.recovered.last_ms)
+    context.now_ms, context.now_us = now.now_ms, now.now_us
     context.started_at = context.now_ms()
     engine.listen(context.metrics.observe)
     clockwork = Clockwork(engine, context.now_ms)

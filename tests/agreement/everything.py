@@ -42,7 +42,7 @@ class Stories(FlowRules):
         )
 
     @with_jobs(*LIVE, *ENDED)
-    @rule(job=jobs("active"))
+    @rule(job=jobs("active", *ENDED))
     def drop_checkpoint(self, job: str) -> None:
         self.both(
             self.model.drop_checkpoint(job, self.now),

@@ -74,7 +74,7 @@ class FlowRules(Machine):
 
         self.both((done + skipped, done, skipped, True), step())
 
-    @precondition(lambda self: next(self.model.gate_changes(), 0))
+    @precondition(lambda self: any(True for _ in self.model.gate_changes()))
     @rule(early_ms=rarely(0, 1))
     def wait_for_a_gate(self, early_ms: int) -> None:
         """Until just when something opens or an override ends."""

@@ -303,6 +303,11 @@ class Guarantee:
         if self._waiting.pop(i, None) is not None:
             self._append(i, now_ms)
 
+    def waited_ms(self, i: int, now_ms: int) -> int:
+        """For how long a queue has had something without a dispatch; 0 when it has nothing."""
+        known = self._waiting.get(i)
+        return 0 if known is None else now_ms - known[1]
+
     def starved(self, now_ms: int) -> list[int]:
         """The queues that have waited for an interval or more, the longest waiting first."""
         found = []

@@ -277,6 +277,7 @@ def _no_latencies() -> tuple[float, float, float]:
 class Rates(Struct):
     """What happened in a queue lately."""
 
+    started_last_minute: int = 0
     completed_last_minute: int = 0
     failed_last_minute: int = 0
     completed_last_hour: int = 0
@@ -427,6 +428,7 @@ class Left(Struct):
     state: str
     """deleted or draining"""
     affected: int
+    """Jobs that waited, with which something was done."""
 
 
 class NotEmpty(Struct):

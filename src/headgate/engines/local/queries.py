@@ -11,6 +11,7 @@ import apsw
 import msgspec
 
 from headgate.core.job import Job
+from headgate.core.tenants import DEFAULT_TENANT
 from headgate.engines.contract import DeadLetterStats, Page, Query, Slice
 from headgate.engines.local.rows import COLUMNS, job_of
 
@@ -76,6 +77,12 @@ def where(query: Query) -> tuple[str, list[Any]]:
         else:
             parts.append("type = ?")
             values.append(query.type)
+    if query.key is not None:
+        parts.append("id IN (SELECT id FROM uses WHERE key = ?)")
+        values.append(query.key)
+    if query.tenant is not None:
+        parts.append("tenant = ?")
+        values.append("" if query.tenant == DEFAULT_TENANT else query.tenant)
     if query.ids is not None:
         parts.append("id IN (SELECT value FROM json_each(?))")
         values.append(msgspec.json.encode(query.ids).decode())
@@ -106,6 +113,25 @@ def count(connection: apsw.Connection, query: Query) -> tuple[int, int]:
     total = connection.execute(f"SELECT count(*) FROM jobs WHERE {condition}", values).get
     last = connection.execute("SELECT max(rowid) FROM jobs").get
     return int(total), int(last or 0)
+
+
+def counted(connection: apsw.Connection, query: Query) -> dict[tuple[str, str], int]:
+    """(queue, state) -> how many jobs match."""
+    condition, values = where(query)
+    rows = connection.execute(
+        f"SELECT queue, state, count(*) FROM jobs WHERE {condition} GROUP BY queue, state", values
+    )
+    return {(str(queue), str(state)): int(jobs) for queue, state, jobs in rows}
+
+
+def ahead_of(connection: apsw.Connection, job: Job, most: int) -> int:
+    """How many available jobs of its queue come before it by priority and sequence, counted up to `most`."""
+    found = connection.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE finished_at = 0 AND queue = ? "
+        "AND state = 'available' AND (priority > ? OR (priority = ? AND seq < ?)) LIMIT ?)",
+        (job.queue, job.priority, job.priority, job.seq, most),
+    ).get
+    return int(found)
 
 
 def ids_after(
