@@ -173,6 +173,22 @@ async def test_whoever_waits_is_let_in_when_there_is_room_in_the_order_of_arriva
     assert await depth(world) == 1
 
 
+@pytest.mark.parametrize("breaths", [0, 1, 5, 20])
+def test_a_job_that_starts_makes_room_where_active_ones_do_not_count(breaths: int) -> None:
+    @in_world()
+    async def test(world: World) -> None:
+        await bound(world, max_depth=1, strategy="block")
+        await enqueue(world)
+        waiting = blocked(world)
+        for _ in range(breaths):
+            await asyncio.sleep(0)
+        await world.fetch("q")
+        assert (await waiting.reply()).status == 201
+        assert await depth(world) == 2
+
+    test()
+
+
 @in_world()
 async def test_a_batch_waits_for_room_for_all_of_it_and_small_ones_behind_it_wait_too(
     world: World,

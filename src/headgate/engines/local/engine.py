@@ -1016,7 +1016,9 @@ class LocalEngine:
             query = Query(queue=name, states=WAITING)
             await self._tasks.start(Task(task, strategy, query, target))
         self._settle()
-        return Left("deleted" if self._tables.queue(name).leaving != strategy else "draining", waiting)
+        return Left(
+            "deleted" if self._tables.queue(name).leaving != strategy else "draining", waiting
+        )
 
     def _delete_queue(self, queue: Queue, now: int) -> None:
         tables, name = self._tables, queue.name
