@@ -12,7 +12,7 @@ from headgate.operations import following, info, queues
 from headgate.operations.following import Changed, Gap, Piece, Present, Quiet, Stopping
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY, OPERATORS
-from headgate.server.route import Request, Route, Stream
+from headgate.server.route import OWNED, Request, Route, Stream
 from headgate.server.routes.events import names_of, source
 from headgate.wire import sse
 from headgate.wire.events import event_json
@@ -134,5 +134,5 @@ ROUTES: Sequence[Route] = (
           query=_QUERY, errors=(400, 404, 429)),
     Route("GET", "/ojs/v1/jobs/{id}/events", of_job, EVERYBODY, tag="events",
           summary="The events of a job as server-sent events, until it has ended",
-          content="text/event-stream", query=_QUERY, errors=(400, 404, 429)),
+          content="text/event-stream", query=_QUERY, **OWNED, errors=(400, 404, 429)),
 )  # fmt: skip
