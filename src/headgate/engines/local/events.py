@@ -61,6 +61,8 @@ class EventLog:
         more = job.more
         if more is not None and more.trace_id:
             data["trace_id"] = more.trace_id
+        if job.tenant:
+            data["tenant_id"] = job.tenant
         self.number = number = self.number + 1
         event = (number, kind, at_ms, job.id, job.type, job.queue, job.state, data)
         self.ring.append(event)

@@ -66,7 +66,6 @@ def _barrier(reason: explain.Reason, now_ms: int) -> BarrierInfo:
 
 
 ROUTES: Sequence[Route] = (
-    Route("GET", "/ojs/v1/jobs/{id}/explain", look, EVERYBODY, tag="jobs",
-          summary="Why a job stands where it stands", response=ExplainAnswer, **OWNED,
-          errors=(404,)),
+    Route("GET", "/ojs/v1/jobs/{id}/explain", look, EVERYBODY, tag="jobs", **OWNED,
+          summary="Why a job stands where it stands", response=ExplainAnswer, errors=(404,)),
 )  # fmt: skip

@@ -132,7 +132,7 @@ ROUTES: Sequence[Route] = (
     Route("GET", "/ojs/v1/queues/{name}/events", of_queue, OPERATORS, tag="events",
           summary="The events of a queue as server-sent events", content="text/event-stream",
           query=_QUERY, errors=(400, 404, 429)),
-    Route("GET", "/ojs/v1/jobs/{id}/events", of_job, EVERYBODY, tag="events",
+    Route("GET", "/ojs/v1/jobs/{id}/events", of_job, EVERYBODY, tag="events", **OWNED,
           summary="The events of a job as server-sent events, until it has ended",
           content="text/event-stream", query=_QUERY, **OWNED, errors=(400, 404, 429)),
 )  # fmt: skip
