@@ -134,5 +134,5 @@ ROUTES: Sequence[Route] = (
           query=_QUERY, errors=(400, 404, 429)),
     Route("GET", "/ojs/v1/jobs/{id}/events", of_job, EVERYBODY, tag="events", **OWNED,
           summary="The events of a job as server-sent events, until it has ended",
-          content="text/event-stream", query=_QUERY, **OWNED, errors=(400, 404, 429)),
+          content="text/event-stream", query=_QUERY, errors=(400, 404, 429)),
 )  # fmt: skip
