@@ -147,6 +147,7 @@ class Life:
         queue.recent.started(at, wait_ms)
         data = {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms, "pool": pool}
         self._tell("job.started", at, job, data)
+        tables.touch(queue)
 
     def extend(self, job: Job, visibility_ms: int, at: int) -> None:
         """The worker lives and goes on with the job."""
