@@ -105,6 +105,7 @@ async def test_a_nack_may_say_which_key_it_holds(world: World) -> None:
     found = await nack(world, job_id, True, rate_limit_until="+PT90S", rate_limit_key="db")
     assert found.status == 200
     assert [job["id"] for job in await world.fetch(count=5)] == [stripe]
+    await world.call("POST", "/workers/ack", {"job_id": stripe})
     world.now_ms += 90_000
     assert {job["id"] for job in await world.fetch(count=5)} == {job_id, db}
 

@@ -104,9 +104,7 @@ class Admission:
         return None
 
     def _is_counted(self, job: Job) -> bool:
-        queue = self._tables.queues.get(job.queue)
-        resolved = self._tables.resolved_policy if queue is None else queue.resolved
-        return resolved.bounds.bounded or job.tenant in self._tenantry
+        return self._tables.queue(job.queue).bounded or job.tenant in self._tenantry
 
     def _enter(self, draft: Draft, twin: Job | None, now: int, plan: Plan | None) -> Pushed:
         job = draft.job
@@ -374,9 +372,9 @@ class Admission:
 
     def watch(self, queue: Queue, at: int) -> None:
         """Tell when a queue comes near its bound, reaches it, or is far from it again."""
-        bounds = queue.resolved.bounds
-        if not bounds.bounded and not queue.warned and not queue.filled:
+        if not queue.bounded and not queue.warned and not queue.filled:
             return
+        bounds = queue.resolved.bounds
         found = loads(bounds, queue.depth)
         load = tightest(found)
         is_near = warns(bounds, load)
@@ -392,6 +390,7 @@ class Admission:
             if full is not None:
                 data = {"queue": queue.name, "depth": full.depth, "bound": full.bound}
                 self._tables.events.add("queue.full", at, queue.name, queue=queue.name, data=data)
+        queue.refollow()
 
 
 class Twins:

@@ -286,7 +286,8 @@ class LocalEngine:
     async def settled(self) -> None:
         if self._down is not None:
             raise self._unavailable()
-        self._settle()
+        if self._tables.touched or self._tables.freed:
+            self._settle()
         if not self._journal.idle:
             await self._journal.settled()
         self._settle_events()
@@ -978,6 +979,7 @@ class LocalEngine:
             queue.updated_at = now
             self._tables.save_queue(queue)
             self._tables.touch(queue)
+            queue.refollow()
         self._events.add("queue.resumed", now, name, queue=name, data={"resumed_by": by})
 
     async def drain(self, name: str, by: str, now_ms: int) -> bool:
@@ -991,7 +993,7 @@ class LocalEngine:
         return True
 
     def _drain(self, queue: Queue, now: int) -> None:
-        queue.draining = True
+        queue.draining = queue.followed = True
         queue.updated_at = now
         self._tables.save_queue(queue)
         self._tables.touch(queue)

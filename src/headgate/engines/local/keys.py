@@ -143,6 +143,7 @@ class Keys:
         "_quiet",
         "inner",
         "known",
+        "next_us",
         "now_us",
         "on_sooner",
         "tables",
@@ -155,6 +156,8 @@ class Keys:
         self.inner: dict[str, Key] = {}
         """The gates of queues and tenants."""
         self.now_us = 0
+        self.next_us = NEVER
+        """The next instant at which a gate may change by itself; it may be too early, never too late."""
         self.on_sooner: Callable[[], None] | None = None
         self._looks: list[tuple[int, int, Key]] = []
         self._count = 0
@@ -163,17 +166,10 @@ class Keys:
 
     # time
 
-    @property
-    def next_us(self) -> int:
-        """The next instant at which a gate changes by itself; NEVER when none will."""
-        looks = self._looks
-        while looks and looks[0][2].look_at != looks[0][0]:
-            heappop(looks)
-        return looks[0][0] if looks else NEVER
-
     def look(self) -> None:
         """Look at the gate whose time has come; `now_us` is that time."""
         at, _, key = heappop(self._looks)
+        self._look_ahead()
         if key.look_at != at:
             return
         key.look_at = 0
@@ -183,6 +179,12 @@ class Keys:
             self._dirty[key] = None
         self.recheck(key)
         self._forget_if_idle(key)
+
+    def _look_ahead(self) -> None:
+        looks = self._looks
+        while looks and looks[0][2].look_at != looks[0][0]:
+            heappop(looks)
+        self.next_us = looks[0][0] if looks else NEVER
 
     def _arm(self, key: Key) -> None:
         at = NEVER
@@ -201,12 +203,13 @@ class Keys:
     def _look_at(self, key: Key, at: int) -> None:
         if key.look_at and key.look_at <= at:
             return
-        sooner = at < self.next_us
         key.look_at = at
         self._count += 1
         heappush(self._looks, (at, self._count, key))
-        if sooner and self.on_sooner is not None:
-            self.on_sooner()
+        if at < self.next_us:
+            self.next_us = at
+            if self.on_sooner is not None:
+                self.on_sooner()
 
     # who passes
 

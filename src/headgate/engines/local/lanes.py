@@ -150,18 +150,21 @@ class Lane:
 
     def take(self) -> Job | None:
         """Remove the head and return it."""
+        if self._rows is None:
+            job, self._only = self._only, None
+            if job is not None:
+                self.size = 0
+                job.lane = None
+            return job
         job = self.head()
         if job is None:
             return None
-        if self._rows is None:
-            self._only = None
+        row = self._rows[self.priorities[0]]
+        line = row.in_order
+        if line and line[0] is job:
+            line.popleft()
         else:
-            row = self._rows[self.priorities[0]]
-            line = row.in_order
-            if line and line[0] is job:
-                line.popleft()
-            else:
-                heappop(row.came_back)
+            heappop(row.came_back)
         self.size -= 1
         job.lane = None
         if not self.size:

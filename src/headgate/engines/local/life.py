@@ -67,6 +67,7 @@ class Life:
             tables.line_up(job)
             return
         tables.save_new(job)
+        tables.touch(queue)
         if state == SCHEDULED:
             self._tell("job.scheduled", at, job, {"scheduled_at": job.due_at})
         self._arm_waiting(job)

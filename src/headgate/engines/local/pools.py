@@ -155,6 +155,7 @@ class Pools:
         self.rotas[pool.name] = turns
         for i, queue in enumerate(queues):
             queue.rotas.append((turns, i))
+            queue.followed = True
 
     def _forget_turns(self, name: str) -> None:
         turns = self.rotas.pop(name, None)
@@ -162,6 +163,7 @@ class Pools:
             return
         for queue in turns.queues:
             queue.rotas = [each for each in queue.rotas if each[0] is not turns]
+            queue.refollow()
         self._dirty.discard(name)
         self._overloaded.discard(name)
         self._tables.set_thing(TURN, name, None)
