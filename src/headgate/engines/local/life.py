@@ -119,6 +119,9 @@ class Life:
         counts = queue.counts
         counts[AVAILABLE] -= 1
         counts[ACTIVE] += 1
+        if queue.line or queue.warned or queue.filled:
+            # Where active jobs are not counted, a start makes room.
+            tables.touch(queue)
         if job.tenant:
             queue.count_tenant(job.tenant, ACTIVE, 1)
             queue.count_tenant(job.tenant, AVAILABLE, -1)
