@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from headgate import ids
+from headgate.client.admin import Admin, AsyncAdmin
 from headgate.client.chain import Chain
 from headgate.client.clock import Clock, SystemClock
 from headgate.client.core import Core, at
@@ -18,11 +19,14 @@ from headgate.client.draft import Draft, Enqueued, EnqueueMiddleware
 from headgate.client.enqueue import Enqueue
 from headgate.client.errors import OjsTimeoutError, ValidationError
 from headgate.client.jobs import AsyncJob, Job
+from headgate.client.limits import AsyncLimit, AsyncLimits, Limit, Limits
 from headgate.client.options import Options, check, envelope
 from headgate.client.parts import Parts
+from headgate.client.pools import AsyncPool, AsyncPools, Pool, Pools
 from headgate.client.pressure.breaker import Breaker
 from headgate.client.pressure.buffer import Buffer
 from headgate.client.pressure.waits import Waits
+from headgate.client.queues import AsyncQueue, Queue
 from headgate.client.settings import read, tls_context
 from headgate.client.sides import AsyncSide, SyncSide, verb
 from headgate.client.transport.contract import Transport
@@ -122,6 +126,15 @@ class _Client(Generic[J]):
         return self._handle(Enqueued(body["job"]))
 
     @verb
+    async def explain(self, job: str | Job[Any] | AsyncJob[Any], /) -> dict[str, Any]:
+        """Why a job does not run: its place in line, and every gate that is closed for it."""
+        job_id = job if isinstance(job, str) else job.id
+        found: dict[str, Any] = await self.parts.core.call(
+            "explain", "GET", f"{at('jobs', job_id)}/explain", job_id=job_id
+        )
+        return found
+
+    @verb
     async def results(self, jobs: Sequence[str], /) -> dict[str, Any]:
         """The results of those of the jobs that have completed, by id."""
         body = await self.parts.core.call("results", "POST", "/jobs/results", {"ids": list(jobs)})
@@ -171,6 +184,24 @@ class Headgate(_Client[Job[Any]], SyncSide):
         """Declare a handler: `@hg.job`, or `@hg.job(queue="reports", ...)`."""
         return TaskDecorator(self.parts)
 
+    def queue(self, name: str) -> Queue:
+        return Queue(self.parts.core, name)
+
+    @property
+    def limits(self) -> Limits:
+        """The rate-limit keys: `hg.limits["reports"]`."""
+        return Limits(self.parts.core, Limit)
+
+    @property
+    def pools(self) -> Pools:
+        """The worker pools: `hg.pools["general"]`."""
+        return Pools(self.parts.core, Pool)
+
+    @property
+    def admin(self) -> Admin:
+        """Lists, and what operators do."""
+        return Admin(self.parts.core)
+
     @property
     def aio(self) -> AsyncHeadgate:
         """The same client for callers that await."""
@@ -198,6 +229,24 @@ class AsyncHeadgate(_Client[AsyncJob[Any]], AsyncSide):
     def job(self) -> AsyncTaskDecorator:
         """Declare a handler: `@hg.job`, or `@hg.job(queue="reports", ...)`."""
         return AsyncTaskDecorator(self.parts)
+
+    def queue(self, name: str) -> AsyncQueue:
+        return AsyncQueue(self.parts.core, name)
+
+    @property
+    def limits(self) -> AsyncLimits:
+        """The rate-limit keys: `hg.limits["reports"]`."""
+        return AsyncLimits(self.parts.core, AsyncLimit)
+
+    @property
+    def pools(self) -> AsyncPools:
+        """The worker pools: `hg.pools["general"]`."""
+        return AsyncPools(self.parts.core, AsyncPool)
+
+    @property
+    def admin(self) -> AsyncAdmin:
+        """Lists, and what operators do."""
+        return AsyncAdmin(self.parts.core)
 
     async def __aenter__(self) -> Self:
         return self

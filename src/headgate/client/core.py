@@ -118,6 +118,22 @@ class Core:
         return answer, body
 
 
+async def manifest(core: Core) -> dict[str, Any]:
+    """What the server says of itself. Raises OjsError."""
+    try:
+        answer = await core.transport.send("GET", "/ojs/manifest", timeout_s=core.timeout_s)
+    except OjsError as error:
+        error.operation = "manifest"
+        raise
+    if answer.status >= 400:
+        raise from_answer(answer.status, None, answer.headers, operation="manifest")
+    try:
+        found = _decode(answer.body)
+    except DecodeError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
 def worth_repeating(error: OjsError) -> bool:
     """Whether nobody answered, or a server or gateway failed."""
     return not error.status or error.status in {500, 502, 503, 504}

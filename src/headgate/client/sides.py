@@ -58,6 +58,26 @@ class verb(Generic[P, T]):  # noqa: N801 - it reads as a keyword
         return call
 
 
+class reading(Generic[T]):  # noqa: N801 - it reads as a keyword
+    """As `verb` for what is read like an attribute: `part.name`, or `await part.name`."""
+
+    def __init__(self, method: Callable[[Any], Coroutine[Any, Any, T]]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, side: None, owner: type[Any]) -> reading[T]: ...
+    @overload
+    def __get__(self, side: SyncSide, owner: type[Any]) -> T: ...
+    @overload
+    def __get__(self, side: AsyncSide, owner: type[Any]) -> Coroutine[Any, Any, T]: ...
+    def __get__(self, side: object, owner: type[Any]) -> object:
+        if side is None:
+            return self
+        step = self._method(side)
+        return step if isinstance(side, AsyncSide) else background().run(step)
+
+
 class Background:
     """An event loop in a thread of its own, for callers that do not await."""
 

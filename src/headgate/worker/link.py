@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Raw, Struct, json
 
-from headgate.client.core import Core
+from headgate.client.core import Core, manifest
 from headgate.client.errors import NotFoundError, OjsError, from_answer
 from headgate.worker.outcome import Ack, Nack
 
@@ -199,22 +199,41 @@ class StandardLink:
         return found or {}
 
 
-async def says_exchange(core: Core) -> bool:
-    """Whether the manifest is that of a server with `exchange`, which is not of the protocol. Raises OjsError when nobody answers."""
+class ChosenLink:
+    """Exchanges with servers that can, standard requests with the others; found out with the first turn.
+
+    `exchange` says it beforehand. A server that turns out not to know the exchange is not asked for it again, and a turn that an exchange cannot carry as a whole goes in single requests.
+    """
+
+    def __init__(self, core: Core, identity: Identity, exchange: bool | None) -> None:
+        self._core = core
+        self._exchange = exchange
+        self._trade = ExchangeLink(core, identity)
+        self._standard = StandardLink(core, identity, waits=False)
+
+    async def trade(self, turn: Turn) -> Traded:
+        if self._exchange is None:
+            self._exchange = await is_headgate(self._core)
+        if not self._exchange:
+            return await self._standard.trade(turn)
+        try:
+            return await self._trade.trade(turn)
+        except OjsError as error:
+            if is_missing(error):
+                self._exchange = False
+            elif not (turn.acks or turn.nacks) or error.status not in {400, 413, 422}:
+                raise
+            return await self._standard.trade(turn)
+
+
+async def is_headgate(core: Core) -> bool:
+    """Whether the server has what is not of the protocol. Raises OjsError when nobody answers."""
     try:
-        answer = await core.transport.send("GET", "/ojs/manifest", timeout_s=core.timeout_s)
-    except OjsError as error:
-        error.operation = "manifest"
-        raise
-    if answer.status == 404:
+        found = await manifest(core)
+    except NotFoundError:
         return False
-    if answer.status >= 400:
-        raise from_answer(answer.status, None, answer.headers, operation="manifest")
-    try:
-        found = json.decode(answer.body)
-        return str(found["implementation"]["name"]).lower() == "headgate"
-    except (ValueError, TypeError, KeyError):
-        return False
+    named = found.get("implementation")
+    return isinstance(named, dict) and str(named.get("name")).lower() == "headgate"
 
 
 def is_missing(error: OjsError) -> bool:

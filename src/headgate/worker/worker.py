@@ -21,7 +21,7 @@ from headgate.client.transport.http import HttpTransport
 from headgate.core.times import instant_text
 from headgate.version import VERSION
 from headgate.worker.child import Home
-from headgate.worker.link import ExchangeLink, Identity, Link, StandardLink, says_exchange
+from headgate.worker.link import ChosenLink, Identity
 from headgate.worker.loop import Counts, Loop, Pace
 from headgate.worker.processes import Processes
 from headgate.worker.run import Middleware, Runs
@@ -131,12 +131,12 @@ class Worker:
                 undo()
 
     async def start(self) -> None:
-        """Begin to fetch. Raises OjsError when the server refuses this worker."""
+        """Begin to fetch, or to try until the server answers."""
         if self._loop is not None:
             raise RuntimeError("the worker has started already")
         self._stopping.clear()
         self._forced.clear()
-        link = await self._link()
+        link = ChosenLink(self._core, self.identity, self._exchange)
         await self.register()
         core = self._core
         transport = core.transport
@@ -238,15 +238,6 @@ class Worker:
             loop.told_something.clear()
             if loop.told == "quiet":
                 self.quiet()
-
-    async def _link(self) -> Link:
-        core = self._core
-        exchange = self._exchange
-        if exchange is None:
-            exchange = await says_exchange(core)
-        if exchange:
-            return ExchangeLink(core, self.identity)
-        return StandardLink(core, self.identity, waits=False)
 
     def _handle_signals(self) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
