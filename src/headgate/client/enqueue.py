@@ -21,6 +21,7 @@ from headgate.client.errors import (
     CircuitOpenError,
     DuplicateJobError,
     OjsError,
+    QueueFullError,
     ResourceError,
 )
 from headgate.client.pressure.breaker import Breaker
@@ -66,7 +67,8 @@ class Enqueue:
             try:
                 done += await self._chunk(chunk)
             except OjsError as error:
-                error.extra["accepted"] = sum(one is not None for one in done)
+                taken = sum(one is not None for one in done)
+                error.extra["accepted"] = taken + error.extra.get("accepted", 0)
                 raise
         return done
 
@@ -117,6 +119,9 @@ class Enqueue:
                 if not batch:
                     error.job_id = drafts[0].id
                 uncertain = uncertain or error.uncertain
+                smaller = _smaller(error, len(drafts))
+                if smaller:
+                    return await self._in_parts(drafts, smaller)
                 refused = isinstance(error, ResourceError)
                 if not refused and not worth_repeating(error):
                     raise
@@ -131,6 +136,16 @@ class Enqueue:
                     await self.core.clock.sleep(waited_s)
                 else:
                     await self.core.clock.sleep(waits.failed(failures, ids.uniform()))
+
+    async def _in_parts(self, drafts: Sequence[Draft], size: int) -> list[Enqueued]:
+        done: list[Enqueued] = []
+        for begin in range(0, len(drafts), size):
+            try:
+                done += await self._send(drafts[begin : begin + size], batch=True)
+            except OjsError as error:
+                error.extra["accepted"] = len(done) + error.extra.get("accepted", 0)
+                raise
+        return done
 
     async def _sent(
         self,
@@ -213,6 +228,19 @@ def _request(drafts: Sequence[Draft], *, batch: bool) -> tuple[str, bytes]:
     if batch:
         return "/jobs/batch", _encode({"jobs": [draft.body for draft in drafts]})
     return "/jobs", _encode(drafts[0].body)
+
+
+def _smaller(error: OjsError, jobs: int) -> int:
+    """The size of smaller requests that the server may take where it never takes this one; 0 when that is not the reason."""
+    if jobs < 2:
+        return 0
+    if error.status == 413:
+        return jobs // 2
+    if isinstance(error, QueueFullError) and error.extra.get("measure") != "bytes":
+        bound = error.bound
+        if bound is not None and 0 < bound < jobs:
+            return bound
+    return 0
 
 
 def _is_ours(error: OjsError, drafts: Sequence[Draft]) -> bool:

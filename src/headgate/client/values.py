@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Final, cast, get_args, get_origin
 
 import msgspec
@@ -102,6 +103,8 @@ def _has_model(annotation: Any) -> bool:
 
 
 def _careful(plain: Any) -> Any:
+    if isinstance(plain, float) and not isfinite(plain):
+        raise ValueError(f"{plain} has no form in JSON")
     if isinstance(plain, int):
         return plain if -_SAFE <= plain <= _SAFE else str(plain)
     if isinstance(plain, dict):

@@ -16,8 +16,6 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, most_bytes: int) -> None:
         self.open = False
-        self.used = False
-        """A connection that served before may have been closed by the server in this very moment."""
         self._most_bytes = most_bytes
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -42,7 +40,6 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             self._answer = None
-            self.used = True
 
     def abort(self) -> None:
         self.open = False

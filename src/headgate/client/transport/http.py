@@ -17,6 +17,7 @@ from headgate.version import VERSION
 CONNECTIONS: Final = 64
 CONNECT_S: Final = 5.0
 MOST_BYTES: Final = 256 << 20
+_REPEATABLE: Final = frozenset({"GET", "PUT"})
 
 
 class HttpTransport:
@@ -76,12 +77,17 @@ class HttpTransport:
         try:
             async with asyncio.timeout(timeout_s), pool.room:
                 connection = pool.take()
+                if connection is not None and method in _REPEATABLE:
+                    sent = True
+                    try:
+                        return await pool.ask(connection, request)
+                    except OjsConnectionError:
+                        # The server may have closed it at the very moment of its use.
+                        connection = None
                 if connection is None:
                     connection = await self._connect(loop)
                 sent = True
-                answer = await connection.ask(request)
-                pool.give(connection)
-                return answer
+                return await pool.ask(connection, request)
         except TimeoutError:
             raise OjsTimeoutError(
                 f"{self.url} did not answer within {timeout_s:g} s", uncertain=sent
@@ -133,11 +139,13 @@ class _Pool:
                 return connection
         return None
 
-    def give(self, connection: Connection) -> None:
+    async def ask(self, connection: Connection, request: bytes) -> Answer:
+        answer = await connection.ask(request)
         if connection.open:
             self._idle.append(connection)
         else:
             connection.abort()
+        return answer
 
     def close(self) -> None:
         for connection in self._idle:
