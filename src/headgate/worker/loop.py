@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -123,6 +124,13 @@ class Loop:
         self._ending = True
         self.give_back_parked()
         self.wake()
+
+    async def close(self) -> None:
+        """Drop what is still on its way; whatever the server gives out with it, it takes back when the worker leaves."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._waiting
 
     def interrupt_all(self, why: str) -> None:
         for run in list(self._running.values()):

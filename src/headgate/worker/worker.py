@@ -201,6 +201,7 @@ class Worker:
             pump.cancel()
             with suppress(asyncio.CancelledError):
                 await pump
+            await loop.close()
             if self._runs is not None:
                 self._runs.end()
             with suppress(OjsError):
