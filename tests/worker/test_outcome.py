@@ -56,7 +56,7 @@ def test_a_deep_failure_keeps_its_last_frames() -> None:
             raise ValueError
         deep(n - 1)
 
-    with pytest.raises(ValueError, match="^$") as raised:
+    with pytest.raises(ValueError, match=r"^$") as raised:
         deep(200)
     nack = failed(JOB, raised.value)
     frames = nack.error["backtrace"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from headgate import (
+    AsyncJob,
     AsyncJobContext,
     Discard,
     ExecutionError,
