@@ -244,7 +244,7 @@ class Tables:
         old, was = self.queue(job.queue), job.state
         lives = was not in TERMINAL
         if not lives and job.keys:
-            self.keys.use(job)
+            self.keys.use_again(job)
         queue.count(job, state, 1)
         queue.bytes += size_of(job)
         old.count(job, was, -1)
