@@ -58,6 +58,19 @@ class World(jobs_world.World):
         self.now_ms += ms
         await self.engine.tick(self.now_ms)
 
+    async def gone(self, *job_ids: str) -> None:
+        """These are forgotten within a few seconds."""
+        until = self.now_ms + 5_000
+        while True:
+            found = [(await self.call("GET", f"/jobs/{job_id}")).status for job_id in job_ids]
+            if set(found) == {404}:
+                return
+            # Pruning runs beside requests: time goes on when it has done what was due.
+            if self.engine.next_due() > self.now_ms:
+                assert self.now_ms < until, "they are still there"
+                await self.later(2)
+            await asyncio.sleep(0.002)
+
     def at(self, ms: int) -> str:
         """The instant so many milliseconds from now."""
         return instant_text(self.now_ms + ms)
