@@ -389,7 +389,8 @@ class Queue:
             shut = group.key.shut if group.key is not None else None
             assert not group.hidden or shut is not None, f"{self.name}: hidden behind an open gate"
             used = all(key.users for key, _ in lane.gates if key.client)
-            assert used and (not lane.tenant or lane.tenant in self.tenants), "nobody's lane"
+            assert used, f"{self.name}: a lane of a key without jobs"
+            assert not lane.tenant or lane.tenant in self.tenants, f"{self.name}: nobody's lane"
             if actionable(lane):
                 assert group is self.groups.own, f"{self.name}: hidden from those who must meet it"
         for group in self.groups.by_key.values():
