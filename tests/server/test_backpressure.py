@@ -296,3 +296,28 @@ async def test_a_tenant_at_its_limit_is_refused(world: World) -> None:
     assert {name: found.error[name] for name in told} == told
     assert int(found.headers["retry-after"]) >= 1
     assert (await world.call("POST", "/jobs", JOB, x_ojs_tenant="other")).status == 201
+
+
+@in_world()
+async def test_a_start_makes_room_where_active_jobs_are_not_counted(world: World) -> None:
+    await bound(world, max_depth=1, strategy="block")
+    await enqueue(world)
+    waiting = blocked(world)
+    await breathe()
+    await world.fetch("q")
+    assert (await asyncio.wait_for(waiting.reply(), 5)).status == 201
+    cleared = await world.call("GET", "/events?types=queue.full,backpressure.*")
+    assert [event["type"] for event in cleared.body["events"]][:2] == [
+        "backpressure.warning",
+        "queue.full",
+    ]
+
+
+@in_world()
+async def test_a_start_takes_the_pressure_off(world: World) -> None:
+    await bound(world, max_depth=1)
+    await enqueue(world)
+    await world.fetch("q")
+    await breathe()
+    told = (await world.call("GET", "/events?types=backpressure.*")).body["events"]
+    assert [event["type"] for event in told] == ["backpressure.warning", "backpressure.cleared"]
