@@ -144,12 +144,15 @@ class Life:
         tables.hold(job)
         if gates:
             tables.keys.start(job, gates)
+        # What runs does not wait any more: there may be room in the queue, or nothing left for others.
+        tables.touch(queue)
         tables.log.write(changed(job, AVAILABLE))
         tables.timers.arm(job, min(until, at + job.timeout_ms))
         wait_ms = at - job.enqueued_at
         queue.recent.started(at, wait_ms)
         data = {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms, "pool": pool}
         self._tell("job.started", at, job, data)
+        tables.touch(queue)
 
     def extend(self, job: Job, visibility_ms: int, at: int) -> None:
         """The worker lives and goes on with the job."""
