@@ -57,6 +57,7 @@ def situations(size: Size) -> list[Situation]:
         Situation(f"{most:,} jobs on one key", most),
         Situation(f"{most // 100:,} blocked keys", most // 100, keys=most // 100),
         Situation(f"{most // 100:,} tenants on one key", most // 100, tenants=most // 100),
+        Situation("a pool of 10 queues, a key each", most // 100, 10, queues=10),
         Situation(
             f"a pool of {most // 1000:,} queues, a key each",
             most // 100,

@@ -460,6 +460,8 @@ class Keys:
         if not key.idle(self.now_us):
             self._arm(key)
         elif self.known.get(key.key) is key:
+            for lane in key.passing:
+                lane.group.queue.close_lane(lane)
             del self.known[key.key]
             key.look_at = 0
             self._dirty.pop(key, None)

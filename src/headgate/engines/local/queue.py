@@ -213,8 +213,6 @@ class Queue:
     def _left(self, lane: Lane) -> None:
         for group in lane.posts:
             self.keys.step_out(group)
-        if not lane.size and lane is not self.plain:
-            self._close_lane(lane)
 
     def _open_lane(self, tenant: str, uses: Uses) -> Lane:
         keys = self.keys
@@ -263,7 +261,8 @@ class Queue:
                 assert group.key is not None
                 self.groups.forget(group.key)
 
-    def _close_lane(self, lane: Lane) -> None:
+    def close_lane(self, lane: Lane) -> None:
+        """One of its keys, or its tenant, has no job any more: neither has the lane."""
         del self._lanes[lane.tenant, lane.uses]
         lane.group.leave(lane)
         self._strip(lane)
@@ -356,6 +355,8 @@ class Queue:
         if state in tenanted.counts:
             tenanted.counts[state] += by
             if by < 0 and not any(tenanted.counts.values()):
+                for lane in list(tenanted.lanes):
+                    self.close_lane(lane)
                 del self.tenants[tenant]
 
     @property
@@ -396,7 +397,9 @@ class Queue:
             assert lane in group.lanes, f"{self.name}: a lane stands nowhere"
             shut = group.key.shut if group.key is not None else None
             assert not group.hidden or shut is not None, f"{self.name}: hidden behind an open gate"
-            assert lane.size or lane is self.plain, f"{self.name}: an empty lane"
+            used = all(key.users for key, _ in lane.gates if key.client)
+            assert used, f"{self.name}: a lane of a key without jobs"
+            assert not lane.tenant or lane.tenant in self.tenants, f"{self.name}: nobody's lane"
             if actionable(lane):
                 assert group is self.groups.own, f"{self.name}: hidden from those who must meet it"
         for group in self.groups.by_key.values():
