@@ -511,10 +511,13 @@ class Life:
         tables = self.tables
         before = job.priority
         if job.state == AVAILABLE:
-            tables.step_out(job)
-            job = tables.renewed(job)
+            # The new record comes before the old one goes, so that its keys never lack somebody who waits.
+            old, lane = job, job.lane
+            job = tables.renewed(old)
+            old.lane = lane
             job.priority = priority
             tables.line_up(job)
+            tables.step_out(old)
         else:
             job.priority = priority
         tables.save(job, job.state)
