@@ -101,7 +101,7 @@ async def _warn_of_unbounded(engine: Engine, now_ms: int) -> None:
         shown = ", ".join(names[:_MOST_NAMED])
         if len(names) > _MOST_NAMED:
             shown += f" and {len(names) - _MOST_NAMED} more"
-        _log.warning("%d queues have no bound: %s", len(names), shown)
+        _log.warning("without a bound, so they take all that comes: %s", shown)
 
 
 class Server(uvicorn.Server):
