@@ -120,6 +120,10 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Packed)
 
 
+_NEVER: Final = Pace()
+"""Shared by all gates that nobody has passed."""
+
+
 class Gate:
     """The record of one key.
 
@@ -151,7 +155,7 @@ class Gate:
         # Each rate has its own window, so that each keeps its guarantee when the override ends.
         self._window = None if self.limits.rate is None else Window(self.limits.rate)
         self._other_window: Window | None = None
-        self._pace = Pace()
+        self._pace = _NEVER
 
     def effective(self, now_us: int) -> Limits:
         """The override over the limits, until it expires."""
@@ -242,6 +246,8 @@ class Gate:
             self._window.start(now_us)
         if self._other_window is not None:
             self._other_window.start(now_us)
+        if self._pace is _NEVER:
+            self._pace = Pace()
         self._pace.start(now_us, self._overridden.throttle)
 
     def release(self, job_id: str, claim: int) -> bool:
@@ -371,7 +377,8 @@ class Gate:
             gate._window = Window.unpacked(*found.window)
         if found.other_window is not None:
             gate._other_window = Window.unpacked(*found.other_window)
-        gate._pace = Pace.unpacked(found.pace)
+        if found.pace is not None:
+            gate._pace = Pace.unpacked(found.pace)
         return gate
 
     def _overridden_at(self, now_us: int) -> bool:

@@ -75,7 +75,7 @@ class Tenanted:
     def first(self, *, actors: bool = True) -> Lane | None:
         """The lane whose head may start, or has to be acted upon, before all others of the tenant."""
         if self.heads is None:
-            self.heads = Heads(plain, self.lanes)
+            self.heads = Heads(plain, "tenant_entry", self.lanes)
         aside: list[Lane] = []
         try:
             while (lane := self.heads.first()) is not None:
