@@ -18,4 +18,4 @@ class FlowInMemory(FlowStories):
 
 
 TestInMemory = stories(InMemory, examples=250)
-TestFlowInMemory = stories(FlowInMemory, examples=600)
+TestFlowInMemory = stories(FlowInMemory, examples=150)

@@ -246,7 +246,7 @@ class Gate:
             self._window.start(now_us)
         if self._other_window is not None:
             self._other_window.start(now_us)
-        if self._pace is _NEVER:
+        if self._pace.last_us is None:
             self._pace = Pace()
         self._pace.start(now_us, self._overridden.throttle)
 

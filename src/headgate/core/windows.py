@@ -132,7 +132,7 @@ class Window:
             self._newest[-1] = max(at_us, self._newest[-1])
             self._counts[-1] += count
         else:
-            if self._newest is _NOTHING:
+            if not self._newest:
                 self._newest, self._counts = array("q"), array("q")
             self._first = at_us
             self._newest.append(at_us)

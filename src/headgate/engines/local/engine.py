@@ -240,8 +240,7 @@ class LocalEngine:
         tables.timers.on_sooner = tables.keys.on_sooner = self._sooner
         # What came due while nothing ran is still due at its own instant, so that its order is kept.
         tables.now = recovered.last_ms
-        # Within its last millisecond the time may have been anywhere, and it never goes back.
-        tables.keys.now_us = tables.now * 1000 + 999
+        tables.keys.now_us = tables.now * 1000
         self._restore(loaded)
         tables.now = self._journal.now_ms = max(now_ms, recovered.last_ms)
         tables.open_queue(DEFAULT_QUEUE)
