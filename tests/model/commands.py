@@ -447,3 +447,8 @@ class Model(Dispatch):
             gate.holders = {name: gate.holders[name] for name in started if name in gate.holders}
         for pool in self.pools.values():
             self.restore_turn(pool)
+        # Nobody remembers which key was known longer.
+        self.state.gates = dict(sorted(self.state.gates.items()))
+        for queue in self.state.queues.values():
+            queue.warned = queue.full = False
+        self.settle()

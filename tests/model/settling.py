@@ -89,6 +89,10 @@ class Settling(Ground):
     def forget_keys(self) -> None:
         for key, gate in list(self.state.gates.items()):
             named = any(job.has_key(key) for job in self.live())
+            override = gate.override
+            if override and override.expires_at and override.expires_at * 1000 <= self.state.now_us:
+                # What was observed for its sake is of no use any more.
+                gate.impose(None)
             if not named and gate.idle(self.state.now_us):
                 del self.state.gates[key]
 
