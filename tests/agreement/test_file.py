@@ -79,4 +79,4 @@ class FlowOnFile(OnFile, FlowStories):
 
 
 TestOnFile = stories(StoriesOnFile, examples=25)
-TestFlowOnFile = stories(FlowOnFile, examples=25)
+TestFlowOnFile = stories(FlowOnFile, examples=150)
