@@ -237,11 +237,13 @@ class Model(Dispatch):
             job.dead = False
             job.reason = ""
             job.re_enqueued_at = now
-        if job.origin:
-            job.queue = job.origin
-            job.origin = ""
-        if changes.queue is not None:
-            job.queue = changes.queue
+        target = changes.queue or job.origin or job.queue
+        job.origin = ""
+        if target != job.queue:
+            # Elsewhere it is a new one, and commands on many jobs come to it last.
+            job.queue = target
+            self.state.jobs.remove(job)
+            self.state.jobs.append(job)
         if changes.fixed is not None:
             job.fixed = changes.fixed
         if changes.retry is not None:

@@ -292,8 +292,6 @@ class Queue:
 
     def meet_actor(self, lane: Lane) -> None:
         """A key was closed at which this lane does not wait: the next fetch has to meet it."""
-        if not lane.size:
-            return
         if lane.group is not self.groups.own:
             self.groups.move(lane, self.groups.own)
         if lane.tenant:
