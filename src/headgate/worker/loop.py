@@ -27,6 +27,7 @@ MOST_ANSWER_BYTES: Final = 1 << 20
 """In one turn: servers bound what one request may hold."""
 MOST_FETCHED: Final = 500
 REMEMBERED: Final = 10_000
+_BURST_WAIT_S: Final = 0.1
 _log = logging.getLogger("headgate.worker")
 
 
@@ -38,6 +39,8 @@ class Pace(Struct, frozen=True):
     """How long a fetch waits at the server."""
     poll_s: float = 1.0
     """Between fetches that did not wait and found nothing."""
+    burst: bool = False
+    """The worker ends when there is nothing left to do, so it does not wait for more when nothing runs."""
 
 
 class Counts(Struct):
@@ -246,7 +249,10 @@ class Loop:
         self._waiting = asyncio.get_running_loop().create_task(self._fetch(free))
 
     async def _fetch(self, count: int) -> None:
-        turn = Turn(fetch=count, wait_ms=round(self._pace.wait_s * 1000), state=self.state)
+        wait_s = self._pace.wait_s
+        if self._pace.burst:
+            wait_s = min(wait_s, _BURST_WAIT_S) if self.busy else 0.0
+        turn = Turn(fetch=count, wait_ms=round(wait_s * 1000), state=self.state)
         begun_s = self._core.clock.elapsed_s()
         try:
             traded = await self._link.trade(turn)
@@ -257,7 +263,7 @@ class Loop:
             self._asked = 0
             self._hear(turn, traded)
             took_s = self._core.clock.elapsed_s() - begun_s
-            if not traded.jobs and took_s < min(self._pace.wait_s, self._pace.poll_s) / 2:
+            if not traded.jobs and took_s < min(wait_s, self._pace.poll_s) / 2:
                 self._fetch_at_s = self._core.clock.elapsed_s() + self._pace.poll_s
             self._accept(turn, traded.jobs)
         finally:

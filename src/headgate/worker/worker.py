@@ -85,7 +85,7 @@ class Worker:
         )
         self._core = core
         self._register = parts.register
-        self._pace = Pace(heartbeat, wait, poll)
+        self._pace = Pace(heartbeat, wait, poll, burst)
         self._exchange = exchange
         self._most_processes = processes or os.cpu_count() or 1
         self._most_deferrals = most_deferrals
