@@ -5,7 +5,7 @@ import time
 import pytest
 
 from headgate import clock
-from headgate.clock import steady, wall_ms
+from headgate.clock import Clock, steady, wall_ms
 
 SECOND_NS = 1_000_000_000
 
@@ -39,6 +39,12 @@ def test_it_starts_at_the_wall_clock_and_counts_milliseconds(machine: Machine) -
     assert now_ms() == wall_ms() == 1_770_000_000_000
     machine.elapsed_ns += 1_999_999
     assert now_ms() == 1_770_000_000_001
+
+
+def test_microseconds_are_those_of_the_same_instant(machine: Machine) -> None:
+    now = Clock()
+    machine.elapsed_ns += 1_999_999
+    assert (now.now_ms(), now.now_us()) == (1_770_000_000_001, 1_770_000_000_001_999)
 
 
 def test_setting_the_wall_clock_moves_nothing(machine: Machine) -> None:

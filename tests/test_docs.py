@@ -306,7 +306,12 @@ def test_every_event_is_listed() -> None:
     sources = (ROOT / "src/headgate/engines").rglob("*.py")
     texts = [source.read_text(encoding="utf-8") for source in sources]
     kinds = {
-        k for text in texts for k in re.findall(r'"((?:job|queue|worker|priority)\.[a-z_]+)"', text)
+        k
+        for text in texts
+        for k in re.findall(
+            r'"((?:job|queue|worker|priority|rate_limit|backpressure|scheduling|tenant)\.[a-z_]+)"',
+            text,
+        )
     }
     assert len(kinds) > 10
     assert sorted(kind for kind in kinds if f"`{kind}`" not in page) == []

@@ -15,7 +15,8 @@ from headgate.cli.main import parser
 from headgate.core.errors import CATALOGUE, Entry
 from headgate.core.states import mermaid
 from headgate.server import settings
-from headgate.server.metrics import Metrics, state
+from headgate.server.gauges import Seen, state
+from headgate.server.metrics import Metrics
 from headgate.server.openapi import described
 from headgate.server.route import Route
 from headgate.server.routes import ROUTES
@@ -193,7 +194,7 @@ def _roles(route: Route) -> str:
 
 def metrics() -> str:
     lines = [line for some in Metrics().happened() for line in some]
-    lines += state((), (), 0)
+    lines += state(Seen(), 0)
     kinds = {}
     rows = []
     for line in lines:

@@ -24,8 +24,10 @@ from headgate.server.protocol import HttpProtocol
 from headgate.server.routes import ROUTES
 from headgate.server.settings import Settings
 from headgate.version import VERSION
+from headgate.wire.manifest import EXTENSIONS
 
 _LOOK_AGAIN_S = 0.02
+_MOST_NAMED = 10
 
 _log = logging.getLogger(__name__)
 
@@ -36,14 +38,16 @@ class CannotListen(Exception):
 
 def application(settings: Settings) -> Application:
     """The whole server as an ASGI application that opens and closes its engine with its lifespan."""
+    now = clock.Clock()
     context = Context(
         engine=cast("Engine", None),  # until the lifespan begins
         settings=settings,
-        now_ms=clock.steady(),
+        now_ms=now.now_ms,
+        now_us=now.now_us,
         new_id=ids.uuid7,
         uniform=ids.uniform,
     )
-    return Application(context, ROUTES, life=alive)
+    return Application(context, ROUTES, EXTENSIONS, life=alive)
 
 
 async def open_engine(settings: Settings) -> LocalEngine:
@@ -76,9 +80,11 @@ async def alive(context: Context) -> AsyncIterator[None]:
     """Open the engine into the context and keep its time, until the end."""
     engine = await open_engine(context.settings)
     context.engine = engine
-    context.now_ms = clock.steady(engine.recovered.last_ms)
+    now = clock.Clock(engine.recovered.last_ms)
+    context.now_ms, context.now_us = now.now_ms, now.now_us
     context.started_at = context.now_ms()
     engine.listen(context.metrics.observe)
+    await _warn_of_unbounded(engine, context.started_at)
     clockwork = Clockwork(engine, context.now_ms)
     clockwork.start()
     try:
@@ -86,6 +92,16 @@ async def alive(context: Context) -> AsyncIterator[None]:
     finally:
         await clockwork.stop()
         await engine.close()
+
+
+async def _warn_of_unbounded(engine: Engine, now_ms: int) -> None:
+    """A queue without a bound takes all that comes, until memory or disk are full."""
+    names = [q.name for q in await engine.queues(now_ms) if not q.resolved.bounds.bounded]
+    if names:
+        shown = ", ".join(names[:_MOST_NAMED])
+        if len(names) > _MOST_NAMED:
+            shown += f" and {len(names) - _MOST_NAMED} more"
+        _log.warning("without a bound, so they take all that comes: %s", shown)
 
 
 class Server(uvicorn.Server):

@@ -9,12 +9,14 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from tests.agreement.machine import Stories, stories
+from tests.agreement.everything import Stories
+from tests.agreement.flowing import FlowStories
+from tests.agreement.machine import Machine, stories
 
 pauses = st.sampled_from([0, 1, 1_000, 60_000])
 
 
-class OnFile(Stories):
+class OnFile(Machine):
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headgate-"))
         self.file = self.folder / "jobs.db"
@@ -48,16 +50,12 @@ class OnFile(Stories):
         self.alone(self.engine.close())
         self.start_again(ms)
 
-    def leave_all(self) -> None:
-        for _, watch in self.waiting:
-            watch.close()
-        self.waiting.clear()
-
     def start_again(self, ms: int) -> None:
         # An instant that nothing was recorded of is not remembered, so here the clock of the machine must be right.
         self.now = max(self.now, self.model.state.now) + ms
         self.model.restart()
         self.engine = self.alone(self.open())
+        self.watcher.restart()
         self.agree()
 
     def teardown(self) -> None:
@@ -67,4 +65,13 @@ class OnFile(Stories):
             shutil.rmtree(self.folder)
 
 
-TestOnFile = stories(OnFile)
+class StoriesOnFile(OnFile, Stories):
+    pass
+
+
+class FlowOnFile(OnFile, FlowStories):
+    pass
+
+
+TestOnFile = stories(StoriesOnFile, examples=25)
+TestFlowOnFile = stories(FlowOnFile, examples=25)

@@ -21,15 +21,34 @@ def test_versions_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"headgate {VERSION}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["nothing"], ["token"], ["token", "new"],
-                                       ["token", "new", "--name", "a", "--role", "boss"]])  # fmt: skip
-def test_what_is_no_command_is_refused(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "COMMAND"),
+        (["nothing"], "'nothing'"),
+        (["token"], "COMMAND"),
+        (["token", "new"], "--name, --role"),
+        (["token", "new", "--name", "a", "--role", "boss"], "--role: "),
+        (["token", "new", "--name"], "--name: "),
+        (["serve", "--port", "http"], "--port: "),
+        (["serve", "--durability", "some"], "--durability: "),
+        (["serve", "--log-format", "a\nb"], "--log-format: "),
+        (["serve", "--prot", "1"], "--prot"),
+        (["serve", "here"], "here"),
+    ],
+)
+def test_what_is_no_command_is_refused_in_one_line(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: headgate" in capsys.readouterr().err
+    said = capsys.readouterr()
+    (line,) = said.err.splitlines()
+    assert line.startswith("headgate: ")
+    assert named in line
+    assert "--help)" in line
+    assert said.out == ""
 
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

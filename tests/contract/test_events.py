@@ -143,3 +143,12 @@ async def test_listeners_hear_at_once_and_everything(home: Home) -> None:
         assert heard[-1] == "job.enqueued"
         await fetch(engine)
         assert heard[-1] == "job.started"
+
+
+@story
+async def test_events_tell_whose_the_job_is(home: Home) -> None:
+    async with home.engine() as engine:
+        await push(engine, [draft(1, tenant="acme"), draft(2)])
+        page = await engine.events(0, 10, Interest(kinds=["job.enqueued"]), NOW)
+        told = [(event.data or {}).get("tenant_id") for event in page.events]
+        assert told == ["acme", None]

@@ -5,8 +5,20 @@ from __future__ import annotations
 import pytest
 
 from headgate.core.errors import InvalidRequest
-from headgate.engines.contract import Held, IdTaken, Interest, Page, Query, Report, Unwanted
+from headgate.engines.contract import (
+    Held,
+    IdTaken,
+    Interest,
+    Left,
+    NotEmpty,
+    Page,
+    Query,
+    Report,
+    Unwanted,
+)
 from tests.contract.home import NOW, Home, draft, drafts, fetch, push, story
+
+GONE = Left("deleted", 0)
 
 
 @story
@@ -59,22 +71,22 @@ async def test_the_policy_shows_in_every_queue_that_says_nothing(home: Home) -> 
 @story
 async def test_only_an_empty_queue_is_removed_and_its_settings_go_with_it(home: Home) -> None:
     async with home.engine() as engine:
-        assert await engine.remove_queue("q", NOW) is None
+        assert await engine.remove_queue("q", "reject", "", "t", NOW) is None
         await engine.configure("q", {"visibility_timeout": 5}, NOW)
         await engine.pause("q", "admin", NOW)
         await push(engine, drafts(2))
-        assert await engine.remove_queue("q", NOW) == 2
+        assert await engine.remove_queue("q", "reject", "", "t", NOW) == NotEmpty(2)
         await engine.cancel("j0", "admin", "", NOW)
         await engine.cancel("j1", "admin", "", NOW)
-        assert await engine.remove_queue("q", NOW) == 0
+        assert await engine.remove_queue("q", "reject", "", "t", NOW) == GONE
         assert await engine.queue("q", NOW) is None
-        assert await engine.remove_queue("q", NOW) is None
+        assert await engine.remove_queue("q", "reject", "", "t", NOW) is None
         # What has ended is kept for its time.
         assert await engine.find("j0", NOW) is not None
         await push(engine, [draft(2)])
         assert await fetch(engine) == ["j2"]
         assert engine.settings("q").visibility_ms == 30_000
-        assert await engine.remove_queue("default", NOW) == 0
+        assert await engine.remove_queue("default", "reject", "", "t", NOW) == GONE
         assert await engine.queue("default", NOW) is not None
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from random import Random
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.order import (
+    NOBODY,
     Guarantee,
     LeastLoaded,
     RoundRobin,
@@ -61,6 +63,18 @@ def test_only_queues_that_may_have_something_get_a_turn(make: Callable[[], Turn]
     assert turn.choose() is None
     turn.add(2)
     assert turn.choose() == turn.choose() == 2
+
+
+@pytest.mark.parametrize("make", turns(4))
+def test_who_is_skipped_keeps_its_place(make: Callable[[], Turn]) -> None:
+    turn, plain = filled(make(), 4), filled(make(), 4)
+    first = plain.choose()
+    assert first is not None
+    other = turn.choose({first})
+    assert other is not None
+    assert other != first
+    assert turn.choose({0, 1, 2, 3}) is None
+    assert run(turn, 20) == run(plain, 20)
 
 
 def test_strict_keeps_the_order_given() -> None:
@@ -235,8 +249,8 @@ class At:
     def drop(self, i: int) -> None:
         self.turn.drop(i)
 
-    def choose(self) -> int | None:
-        return self.turn.choose(0)
+    def choose(self, skip: AbstractSet[int] = NOBODY) -> int | None:
+        return self.turn.choose(0, skip)
 
     def served(self, i: int) -> None:
         self.turn.served(i, 0)

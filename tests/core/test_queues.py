@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -8,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core import queues, retry
+from headgate.core import retry
 from headgate.core.bounds import Bounds
-from headgate.core.errors import InvalidRequest, OjsError, PolicyInvalid, Unsupported
+from headgate.core.errors import InvalidRequest, OjsError, PolicyInvalid
 from headgate.core.gates import Limits, Rate
 from headgate.core.queues import (
     EMPTY,
     FIELDS,
-    NOT_YET,
     SYSTEM,
     QueueConfig,
     Resolved,
@@ -34,14 +32,6 @@ RETRY: dict[str, st.SearchStrategy[Any]] = {
     "max_interval": st.sampled_from(["PT5S", "PT1H"]),
     "jitter": st.booleans(),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def everything_is_enforced() -> Iterator[None]:
-    """What a server enforces grows; what its settings mean is shown for all of them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queues, "NOT_YET", frozenset())
-        yield
 
 
 def some(members: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
@@ -431,16 +421,6 @@ def test_no_queue_is_its_own_dead_letter_queue() -> None:
         merge(EMPTY, {"dead_letter_queue": "mail"}, queue="mail")
     assert caught.value.details["field"] == "config.dead_letter_queue"
     merge(EMPTY, {"dead_letter_queue": "mail"}, queue="mail-2")
-
-
-def test_what_is_not_enforced_yet_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "NOT_YET", frozenset({"max_size", *NOT_YET}))
-    assert set(FIELDS) > queues.NOT_YET
-    for name in queues.NOT_YET:
-        with pytest.raises(Unsupported) as caught:
-            merge(EMPTY, {"default_timeout": 5, name: 5})
-        assert caught.value.details["field"] == f"config.{name}"
-    assert queues.NOT_YET.isdisjoint(resolved_json(SYSTEM))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ class Load:
         self.answers = 0
         self.unanswered = 0
         self._stopping = False
-        self._next = len(ledger.jobs)
+        # Jobs and tokens share their numbers, and no number is used twice.
+        self._next = len(ledger.jobs) + len(ledger.tokens)
 
     async def run(self, address: Address) -> None:
         """The clients' errors are raised here; that the server went away is none."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.core.bounds import Load
 from headgate.core.envelope import SCHEDULED_FIRST, Envelope
 from headgate.core.errors import (
     Conflict,
@@ -14,16 +17,40 @@ from headgate.core.errors import (
     InvalidRequest,
     JobTypeNotAllowed,
     OjsError,
+    PermissionDenied,
     PolicyInvalid,
     QueueDraining,
+    QueueFull,
     QueueNotFound,
+    TenantLimitExceeded,
 )
 from headgate.core.job import Job
+from headgate.core.limits import Use
 from headgate.core.queues import Resolved
 from headgate.core.retry import RetryPolicy
+from headgate.core.tenants import TenantLimits
 from headgate.engines import contract
-from headgate.engines.contract import Draft, Draining, Held, IdTaken, Pushed, Unwanted
-from headgate.operations.push import accepted, at_index, draft_of
+from headgate.engines.contract import (
+    Draft,
+    Draining,
+    Full,
+    Held,
+    IdTaken,
+    Pushed,
+    TenantFull,
+    TenantView,
+    Unwanted,
+)
+from headgate.operations.bulk_push import push_each
+from headgate.operations.push import (
+    NOBODY,
+    Producer,
+    accepted,
+    at_index,
+    draft_of,
+    push,
+    push_all,
+)
 
 NOW = 1_770_892_200_000
 FRESH = "019461a8-1a2b-7c3d-8e4f-5a6b7c8d9e0f"
@@ -43,9 +70,11 @@ class Settled:
 SYSTEM: Any = Settled()
 
 
-def draft(engine: Any = SYSTEM, **members: Any) -> Draft:
+def draft(
+    engine: Any = SYSTEM, producer: Producer = NOBODY, boost: int = 0, **members: Any
+) -> Draft:
     envelope = Envelope("a.b", b'"args":[],"meta":{}', b"[]", **members)
-    return draft_of(engine, envelope, NOW, lambda _: FRESH)
+    return draft_of(engine, envelope, NOW, lambda _: FRESH, producer, boost)
 
 
 def test_a_plain_job_is_available_now() -> None:
@@ -169,7 +198,110 @@ def test_a_queue_may_take_only_some_types() -> None:
         draft(Settled(allowed_job_types=("b.*",)))
 
 
+@pytest.mark.parametrize(
+    ("name", "fits"), [("shop", True), ("shop-2", True), ("blog", False), ("", False)]
+)
+def test_a_queue_may_take_jobs_from_some_producers_only(name: str, fits: bool) -> None:
+    queue = Settled(producers=("shop", "shop-*"))
+    if fits:
+        assert draft(queue, Producer(name), queue="orders").job.queue == "orders"
+        return
+    with pytest.raises(PermissionDenied) as caught:
+        draft(queue, Producer(name), queue="orders")
+    assert caught.value.details == {"queue": "orders"}
+    assert "orders" in caught.value.message
+
+
+def test_without_a_word_about_producers_a_queue_takes_jobs_from_all() -> None:
+    assert draft(producer=Producer("anybody")).job.id == FRESH
+
+
+@pytest.mark.parametrize(
+    ("priority", "boost", "expected"),
+    [(0, 0, 0), (5, 10, 15), (95, 10, 100), (-95, -10, -100), (-100, 100, 0), (100, 0, 100)],
+)
+def test_a_tenants_boost_moves_the_priority_within_its_limits(
+    priority: int, boost: int, expected: int
+) -> None:
+    assert draft(priority=priority, boost=boost, tenant="acme").job.priority == expected
+
+
+def test_keys_are_kept_by_their_full_names_in_the_order_given() -> None:
+    uses = (Use("b", on_limit="drop"), Use("a", "tenant", "reschedule"))
+    found = draft(uses=uses, tenant="acme")
+    assert found.uses == uses
+    assert found.job.keys == (("b", "drop"), ("@acme/a", "reschedule"))
+    assert draft(uses=uses).job.keys[1] == ("@_default/a", "reschedule")
+    assert (draft().uses, draft().job.keys) == ((), ())
+
+
 JOB = Job(GIVEN, "a", "q", 0, b'"args":[]', NOW)
+LOAD = Load("bytes", 900, 1_000)
+
+
+@pytest.mark.parametrize("never", [False, True])
+def test_a_full_queue_says_how_full_it_is(never: bool) -> None:
+    with pytest.raises(QueueFull) as caught:
+        accepted(Full("q", LOAD, "block", never, 7))
+    refusal = caught.value
+    body = refusal.body("r")["error"]
+    told = {"queue": "q", "depth": 900, "bound": 1_000, "strategy": "block", "measure": "bytes"}
+    assert {name: body[name] for name in told} == told
+    assert (refusal.status, body["code"], body["retryable"]) == (429, "QUEUE_FULL", not never)
+    assert refusal.headers == {
+        "Retry-After": "7",
+        "X-OJS-Queue-Depth": "900",
+        "X-OJS-Queue-Bound": "1000",
+    }
+
+
+def test_a_tenant_at_its_limit_learns_which() -> None:
+    with pytest.raises(TenantLimitExceeded) as caught:
+        accepted(TenantFull("acme", "max_queue_depth", 5, 6, 3))
+    body = caught.value.body("r")["error"]
+    told = {"tenant_id": "acme", "limit": "max_queue_depth", "current": 5, "maximum": 6}
+    assert {name: body[name] for name in told} == told
+    assert (caught.value.status, caught.value.headers) == (429, {"Retry-After": "3"})
+
+
+class Counter:
+    """An engine that gives a boost to one tenant and takes everything."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.pushed: list[Job] = []
+
+    def settings(self, queue: str) -> Resolved:
+        return Resolved()
+
+    async def tenant(self, tenant: str, now_ms: int) -> TenantView | None:
+        self.asked.append(tenant)
+        if tenant != "acme":
+            return None
+        return TenantView(tenant, TenantLimits(priority_boost=10), 1, {})
+
+    async def push(self, drafts: Sequence[Draft], now_ms: int, **more: Any) -> list[Pushed]:
+        self.pushed += [each.job for each in drafts]
+        return [Pushed(each.job) for each in drafts]
+
+
+def test_each_tenant_of_a_batch_is_looked_up_once() -> None:
+    engine: Any = Counter()
+    envelopes = [
+        Envelope("a", b'"args":[]', b"[]", tenant=tenant)
+        for tenant in ("acme", "", "other", "acme", "")
+    ]
+
+    async def live() -> None:
+        await push_all(engine, envelopes, NOBODY, lambda: NOW, lambda _: FRESH)
+        await push_each(engine, envelopes, NOBODY, NOW, lambda _: FRESH, atomic=False)
+        await push(engine, envelopes[0], NOBODY, lambda: NOW, lambda _: FRESH)
+        await push(engine, envelopes[1], NOBODY, lambda: NOW, lambda _: FRESH)
+
+    asyncio.run(live())
+    batch = [10, 0, 0, 10, 0]
+    assert [job.priority for job in engine.pushed] == [*batch, *batch, 10, 0]
+    assert sorted(engine.asked) == ["acme", "acme", "acme", "other", "other"]
 
 
 @pytest.mark.parametrize(

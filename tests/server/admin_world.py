@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from headgate.core.job import Job
+from headgate.core.limits import Use, full_key
 from headgate.core.retry import Failure, RetryPolicy
 from headgate.engines.contract import Ack, Draft, Fail, Fetch, Report
 from headgate.engines.local.engine import LocalEngine
@@ -20,14 +21,18 @@ from headgate.server.route import Route
 from headgate.server.routes import (
     admin_dead_letter,
     admin_jobs,
+    admin_pools,
     admin_queues,
     admin_stats,
     admin_tasks,
+    admin_tenants,
     admin_workers,
     bulk,
     dead_letter,
     events,
+    explain,
     queues,
+    rate_limits,
     system,
 )
 from headgate.server.settings import Settings
@@ -37,8 +42,8 @@ START_MS = 1_770_000_000_000
 START = "2026-02-02T02:40:00.000Z"
 
 MODULES = (
-    admin_dead_letter, admin_jobs, admin_queues, admin_stats, admin_tasks, admin_workers, bulk,
-    dead_letter, events, queues, system,
+    admin_dead_letter, admin_jobs, admin_pools, admin_queues, admin_stats, admin_tasks,
+    admin_tenants, admin_workers, bulk, dead_letter, events, explain, queues, rate_limits, system,
 )  # fmt: skip
 ROUTES: tuple[Route, ...] = tuple(route for module in MODULES for route in module.ROUTES)
 
@@ -125,14 +130,18 @@ class World:
         type: str = "test.echo",  # noqa: A002
         fixed: bytes = b'"args":[1],"meta":{}',
         count: int = 1,
+        uses: Sequence[Use] = (),
         **more: Any,
     ) -> list[str]:
-        """Jobs that are available at once; their ids."""
+        """Jobs that are available at once, if their keys let them; their ids."""
         drafts = []
+        tenant = more.get("tenant", "")
+        keys = tuple((full_key(use.key, use.scope, tenant), use.on_limit) for use in uses)
         for _ in range(count):
             job_id = f"01900000-0000-7000-8000-{next(self._numbers):012x}"
             priority = more.pop("priority", 0)
-            drafts.append(Draft(Job(job_id, type, queue, priority, fixed, self.now_ms, **more)))
+            job = Job(job_id, type, queue, priority, fixed, self.now_ms, keys=keys, **more)
+            drafts.append(Draft(job, uses=uses))
             more["priority"] = priority
         await self.engine.push(drafts, self.now_ms)
         return [draft.job.id for draft in drafts]

@@ -14,6 +14,7 @@ from headgate.server.app import Application
 from headgate.server.context import Context
 from headgate.server.routes import ROUTES
 from headgate.server.settings import Settings
+from headgate.wire.manifest import EXTENSIONS
 from tests.server.admin_world import Reply
 
 START_MS = 1_770_892_200_000
@@ -79,7 +80,7 @@ class World:
             new_id=uuid7,
             uniform=lambda: 0.5,
         )
-        self.app = Application(context, ROUTES)
+        self.app = Application(context, ROUTES, EXTENSIONS)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Client:
         """Begin a request; underscores in names of headers stand for dashes."""

@@ -27,6 +27,7 @@ async def test_queues_are_listed_with_their_load(world: World) -> None:
                 "paused": False,
                 "created_at": START,
                 "oldest_available_at": START,
+                "oldest_runnable_at": START,
             }
         ],
         "pagination": {"total": 2, "page": 2, "per_page": 1},

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import Any
+import zlib
+from typing import Any, Literal
+from unittest import mock
 
 import msgspec
 import pytest
@@ -159,6 +161,50 @@ def test_members_of_gzip_follow_each_other() -> None:
     assert bodies.expand(gzip.compress(b"{") + gzip.compress(b"}"), LIMITS) == b"{}"
 
 
+@given(
+    st.lists(st.binary(max_size=60), min_size=1, max_size=5),
+    st.integers(1, 30),
+    st.integers(0, 3),
+)
+def test_members_may_end_anywhere_in_a_slice(
+    parts: list[bytes], slice_bytes: int, missing: int
+) -> None:
+    body = b"".join(map(gzip.compress, parts))
+    with mock.patch.object(bodies, "_SLICE", slice_bytes):
+        assert bodies.expand(body, LIMITS) == b"".join(parts)
+        if missing:
+            with pytest.raises(InvalidPayload, match="too early"):
+                bodies.expand(body[:-missing], LIMITS)
+
+
+@pytest.mark.parametrize("member", [b"", b" ", b"{}" * 1_000])
+def test_members_are_bounded_and_so_is_the_work_that_they_make(member: bytes) -> None:
+    """Each end hands the rest over anew, which must not be the rest of everything."""
+    handed = 0
+
+    class Counting:
+        def __init__(self, kind: int) -> None:
+            self._real = real(kind)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            nonlocal handed
+            handed += len(data)
+            return self._real.decompress(data, most)
+
+        eof = property(lambda self: self._real.eof)
+        unused_data = property(lambda self: self._real.unused_data)
+
+    real = zlib.decompressobj
+    many = gzip.compress(member) * 1_000
+    with mock.patch.object(zlib, "decompressobj", Counting):
+        assert bodies.expand(many, LIMITS) == member * 1_000
+        assert handed <= len(many) + 1_000 * (64 << 10)
+        handed = 0
+        with pytest.raises(InvalidPayload, match="more than 1000 members"):
+            bodies.expand(many * 100, LIMITS)
+        assert handed <= len(many) + 1_001 * (64 << 10)
+
+
 def test_a_bomb_is_refused_while_it_is_small() -> None:
     bomb = gzip.compress(b"{" + b" " * 5_000_000)
     assert len(bomb) < 10_000
@@ -189,6 +235,8 @@ class Outer(msgspec.Struct):
     name: str
     inner: Inner | None = None
     many: list[int] = []
+    mode: Literal["fast", "slow"] | None = None
+    levels: dict[str, list[Literal[1, 2]]] = {}
 
 
 decoder = msgspec.json.Decoder(Outer).decode
@@ -203,6 +251,12 @@ decoder = msgspec.json.Decoder(Outer).decode
         (b'{"name":"a","inner":3}', "inner", "inner: got an integer (expected an object or null)"),
         (b'{"name":"a","inner":{}}', "inner.count", "inner.count is missing"),
         (b'{"name":"a","inner":{"count":1,"x":1}}', "inner.x", "inner.x is not known"),
+        (b'{"name":"a","mode":"x"}', "mode", "mode must be one of fast, slow"),
+        (
+            b'{"name":"a","levels":{"x":[3]}}',
+            "levels[...][0]",
+            "levels[...][0] must be one of 1, 2",
+        ),
         (b'{"name":"a","many":[1,"2"]}', "many[1]", "many[1]: got a string (expected an integer)"),
     ],
 )

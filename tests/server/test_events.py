@@ -36,6 +36,7 @@ async def test_a_completed_job_leaves_its_events(world: World) -> None:
         "worker_id": "w",
         "attempt": 1,
         "wait_ms": 0,
+        "pool": "default",
     }
     assert completed["data"] == {
         **about,

@@ -121,12 +121,15 @@ _headers = st.dictionaries(
     st.one_of(
         st.sampled_from(
             ["Authorization", "Content-Encoding", "Content-Type", "OJS-Version", "X-Request-ID",
-             "Idempotency-Key", "Accept", "Last-Event-ID", "OJS-Requires-Extension", "Expect"]
+             "Idempotency-Key", "Accept", "Last-Event-ID", "OJS-Requires-Extension", "Expect",
+             "OJS-Block-Timeout", "X-OJS-Tenant", "X-OJS-Tenant-ID"]
         ),
         st.text(st.characters(min_codepoint=0x61, max_codepoint=0x7A), min_size=1, max_size=8),
     ),
     st.one_of(
-        st.sampled_from(["gzip", "application/json", "1.0", "Bearer x", "100-continue", ""]),
+        st.sampled_from(
+            ["gzip", "application/json", "1.0", "Bearer x", "100-continue", "acme", "0.01", ""]
+        ),
         st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF), max_size=30),
     ),
     max_size=4,
@@ -181,3 +184,5 @@ def _is_ojs(reply: Reply, *, bodiless: bool) -> None:
         error = reply.json["error"]
         assert {"code", "message", "retryable", "request_id"} <= set(error)
         assert error["message"]
+        field = error.get("details", {}).get("field", "x")
+        assert re.fullmatch(r"[^\s]+", field), "what is wrong is named by a path, not described"

@@ -28,7 +28,9 @@ NAMES = st.sampled_from(
      "expires_at", "timeout_ms", "visibility_timeout_ms", "jobs", "job_id", "worker_id", "claim",
      "result", "error", "requeue", "code", "message", "details", "backtrace", "queues", "count",
      "active_jobs", "labels", "state", "acks", "nacks", "extend", "fetch", "progress", "data",
-     "checkpoint", "priority", "reason", "atomicity", "started_at", "max_attempts", "keys"]
+     "checkpoint", "priority", "reason", "atomicity", "started_at", "max_attempts", "keys",
+     "rate_limit", "key", "concurrency", "rate", "throttle", "limit", "period", "on_limit", "scope",
+     "tenant_id", "pool", "strategy", "weights", "explain", "rate_limit_until", "rate_limit_key"]
 )  # fmt: skip
 LEAVES = (
     st.none()
@@ -68,6 +70,9 @@ FILLED = st.fixed_dictionaries(
         "options": st.dictionaries(NAMES, VALUES, max_size=3),
         "retry": st.dictionaries(NAMES, VALUES, max_size=3),
         "progress": st.floats(),
+        "rate_limit": st.dictionaries(NAMES, VALUES, max_size=3).map(
+            lambda more: {"key": "k", **more}
+        ),
     },
 )
 REQUESTS = st.lists(

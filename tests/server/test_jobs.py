@@ -325,7 +325,7 @@ async def test_a_batch_comes_in_whole_and_in_order(world: World) -> None:
     ("item", "status", "field"),
     [
         ({"type": "a"}, 400, "args"),
-        ([], 400, "the job"),
+        ([], 400, None),
         ({**ECHO, "retry": {"max_attempts": -1}}, 422, "retry.max_attempts"),
         ({**ECHO, "id": ID}, 409, None),
         ({**ECHO, "unique_key": "k"}, 409, None),

@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.errors import BackendUnavailable
-from headgate.engines.contract import Event
-from headgate.server.metrics import MOST_SERIES, OTHER, Metrics, exposition
+from headgate.core.gates import GateState, Limits, LimitsChange
+from headgate.core.limits import Use
+from headgate.engines.contract import Ack, Event, KeyView
+from headgate.server.exposition import MOST_SERIES, OTHER, exposition
+from headgate.server.gauges import Seen, state
+from headgate.server.metrics import Metrics
 from tests.server.admin_world import World, in_world
 
 SAMPLE = re.compile(
@@ -162,3 +166,135 @@ async def test_without_a_store_there_is_still_what_was_counted(world: World) -> 
     found = samples(reply.raw.decode())
     assert found['ojs_job_enqueued_total{queue="mail",type="test.echo"}'] == 1
     assert not any(name.startswith("ojs_queue_depth") for name in found)
+
+
+@in_world()
+async def test_what_flow_control_does_is_measured(world: World) -> None:
+    use = Use("api", change=LimitsChange(concurrency=1))
+    await world.call("PUT", "/admin/pools/p", {"queues": ["mail"], "concurrency": 4})
+    await world.call("PUT", "/queues/mail/config", {"backpressure": {"max_depth": 4}})
+    await world.beat("w", pool="p", queues=["mail"])
+    first, _ = await world.push("mail", count=2, uses=[use], tenant="acme")
+    world.now_ms += 100
+    await world.fetch("mail", worker="w")
+    world.now_ms += 400
+    found = samples((await world.call("GET", "//metrics")).raw.decode())
+    for sample, value in (
+        ('ojs_rate_limit_active{key="api"}', 1),
+        ('ojs_rate_limit_waiting{key="api"}', 1),
+        ('ojs_rate_limit_exceeded_total{key="api",strategy="concurrency"}', 1),
+        ('ojs_scheduling_dispatch_total{queue="mail",pool="p"}', 1),
+        ('ojs_scheduling_dispatch_ratio{queue="mail"}', 1),
+        ('ojs_scheduling_queue_wait_duration_seconds_sum{queue="mail"}', 0.1),
+        ('ojs_scheduling_pool_utilization{pool="p"}', 0.25),
+        ('ojs_backpressure_pressure{queue="mail"}', 0.25),
+        ('ojs_queue_max_size{queue="mail"}', 4),
+        ('ojs_queue_utilization{queue="mail"}', 0.25),
+        ('ojs_queue_oldest_available_age_seconds{queue="mail"}', 0.5),
+        ('ojs_queue_oldest_runnable_age_seconds{queue="mail"}', 0),
+        ('ojs_tenant_jobs_active{tenant_id="acme"}', 1),
+        ('ojs_tenant_queue_depth{tenant_id="acme"}', 1),
+        ('ojs_tenant_fairness_share{tenant_id="acme"}', 1),
+    ):
+        assert found[sample] == value, sample
+    await world.engine.ack([Ack(first)], world.now_ms)
+    found = samples((await world.call("GET", "//metrics")).raw.decode())
+    assert found['ojs_rate_limit_wait_duration_seconds_sum{key="api"}'] == 0.4
+    assert found['ojs_rate_limit_wait_duration_seconds_count{key="api"}'] == 1
+    assert found['ojs_queue_oldest_runnable_age_seconds{queue="mail"}'] == 0.5
+
+
+@in_world()
+async def test_full_queues_are_counted(world: World) -> None:
+    await world.call("PUT", "/queues/mail/config", {"backpressure": {"max_depth": 1}})
+    await world.push("mail", count=1)
+    await world.push("mail", count=1)
+    fresh = {"backpressure": {"max_depth": 1, "strategy": "drop_oldest"}}
+    await world.call("PUT", "/queues/news/config", fresh)
+    await world.push("news", count=1)
+    await world.push("news", count=1)
+    found = samples((await world.call("GET", "//metrics")).raw.decode())
+    assert found['ojs_backpressure_rejected_total{queue="mail"}'] == 1
+    assert found['ojs_backpressure_dropped_total{queue="news"}'] == 1
+    assert found['ojs_queue_overflow_count_total{queue="mail",policy="reject"}'] == 1
+    assert found['ojs_queue_overflow_count_total{queue="news",policy="drop_oldest"}'] == 1
+
+
+def told(kind: str, queue: str = "q", at_ms: int = 0, **data: Any) -> Event:
+    return Event(1, kind, at_ms, data.get("key", queue), "", queue, "", data)
+
+
+def test_waits_for_keys_are_paired_by_key_and_queue() -> None:
+    metrics = Metrics()
+    metrics.observe(told("rate_limit.released", key="k", strategy="rate", job_id="j"))
+    metrics.observe(told("rate_limit.exceeded", "a", 1_000, key="k", strategy="rate"))
+    metrics.observe(told("rate_limit.exceeded", "b", 1_500, key="k", strategy="rate"))
+    metrics.observe(told("rate_limit.released", "a", 3_000, key="k", strategy="rate"))
+    metrics.observe(told("rate_limit.released", "a", 9_000, key="k", strategy="rate"))
+    metrics.observe(told("rate_limit.released", "b", 4_500, key="k", strategy="rate"))
+    found = samples(text(metrics))
+    assert found['ojs_rate_limit_wait_duration_seconds_count{key="k"}'] == 2
+    assert found['ojs_rate_limit_wait_duration_seconds_sum{key="k"}'] == 5
+    assert found['ojs_rate_limit_exceeded_total{key="k",strategy="rate"}'] == 2
+
+
+def test_keys_that_never_open_are_not_remembered_for_ever() -> None:
+    metrics = Metrics()
+    for n in range(10_500):
+        metrics.observe(told("rate_limit.exceeded", key=f"k{n}", strategy="rate"))
+    assert len(metrics._flow._closed) == 10_000
+    metrics.observe(told("rate_limit.released", at_ms=5, key="k0"))
+    metrics.observe(told("rate_limit.released", at_ms=5, key="k10499"))
+    found = samples(text(metrics))
+    waited = [name for name in found if name.startswith("ojs_rate_limit_wait_duration_seconds_c")]
+    assert waited == ['ojs_rate_limit_wait_duration_seconds_count{key="k10499"}']
+    series = [name for name in found if name.startswith("ojs_rate_limit_exceeded_total")]
+    assert len(series) == MOST_SERIES + 1
+    other = f'ojs_rate_limit_exceeded_total{{key="{OTHER}",strategy="{OTHER}"}}'
+    assert found[other] == 10_500 - MOST_SERIES
+
+
+def test_pools_and_tenants_are_counted_with_the_jobs() -> None:
+    metrics = Metrics()
+    for n in range(60):
+        metrics.observe(event("job.started", wait_ms=1, pool=f"p{n}", tenant_id="acme"))
+    metrics.observe(event("job.started", "other", wait_ms=1))
+    metrics.observe(event("job.completed", duration_ms=1, tenant_id="acme"))
+    metrics.observe(event("job.failed", duration_ms=1, tenant_id="acme"))
+    metrics.observe(event("job.enqueued", priority=1, tenant_id="acme"))
+    metrics.observe(event("job.enqueued", priority=1))
+    found = samples(text(metrics))
+    assert found['ojs_scheduling_dispatch_total{queue="q",pool="p0"}'] == 1
+    assert found[f'ojs_scheduling_dispatch_total{{queue="q",pool="{OTHER}"}}'] == 10
+    assert found['ojs_scheduling_dispatch_total{queue="other",pool="default"}'] == 1
+    for name in ("enqueued", "processed", "failed"):
+        sample = f'ojs_tenant_jobs_{name}_total{{tenant_id="acme",queue="q"}}'
+        assert found[sample] == 1
+
+
+def test_waits_of_a_queue_are_those_of_all_its_types() -> None:
+    metrics = Metrics()
+    metrics.observe(event("job.started", "q", "a", wait_ms=100))
+    metrics.observe(event("job.started", "q", "b", wait_ms=300))
+    metrics.observe(event("job.started", "r", "a", wait_ms=700))
+    found = samples(text(metrics))
+    name = "ojs_scheduling_queue_wait_duration_seconds"
+    assert found[f'{name}_sum{{queue="q"}}'] == 0.4
+    assert found[f'{name}_bucket{{queue="q",le="0.1"}}'] == 1
+    assert found[f'{name}_bucket{{queue="q",le="0.5"}}'] == 2
+    assert found[f'{name}_count{{queue="r"}}'] == 1
+
+
+def test_starved_queues_are_counted() -> None:
+    metrics = Metrics()
+    metrics.observe(told("scheduling.queue_starved", duration=30_000, available_count=5))
+    assert samples(text(metrics))['ojs_scheduling_starvation_events_total{queue="q"}'] == 1
+
+
+def test_keys_beyond_the_first_thousand_are_added_up() -> None:
+    gate = GateState(Limits(5), 2, 3, 0, None, None, 0, "", None)
+    keys = [KeyView(f"k{n}", gate, 1) for n in range(MOST_SERIES + 20)]
+    found = samples(exposition(state(Seen(keys=keys), 0)).decode())
+    assert found['ojs_rate_limit_active{key="k0"}'] == 2
+    assert found[f'ojs_rate_limit_active{{key="{OTHER}"}}'] == 40
+    assert found[f'ojs_rate_limit_waiting{{key="{OTHER}"}}'] == 20

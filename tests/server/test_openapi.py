@@ -97,6 +97,20 @@ def test_a_route_is_described_whole() -> None:
     assert schema["properties"] == {"name": {"type": "string"}, "anything": {}}
 
 
+def test_headers_are_described_where_they_mean_something() -> None:
+    paths = document(ROUTES)["paths"]
+    push = paths["/ojs/v1/jobs"]["post"]
+    headers = {p["name"]: p for p in push["parameters"] if p["in"] == "header"}
+    assert set(headers) == {"OJS-Block-Timeout", "X-OJS-Tenant"}
+    assert not any(p["required"] for p in headers.values())
+    assert "X-OJS-Queue-Pressure" in push["responses"]["201"]["headers"]
+    look = paths["/ojs/v1/jobs/{id}"]["get"]
+    assert [p["name"] for p in look["parameters"]] == ["id", "X-OJS-Tenant"]
+    assert "parameters" not in paths["/ojs/v1/health"]["get"]
+    full = document(ROUTES)["components"]["responses"]["Refused429"]["headers"]
+    assert {"Retry-After", "X-OJS-Queue-Depth", "X-OJS-Queue-Bound"} <= set(full)
+
+
 def test_open_routes_and_other_answers_are_told() -> None:
     paths = document(TOYS)["paths"]
     assert paths["/open"]["get"]["security"] == []

@@ -39,14 +39,17 @@ async def test_the_manifest_claims_what_is_true(world: World) -> None:
             "job_ttl": True,
             "pause_resume": True,
             "priority_queues": True,
-            "rate_limiting": False,
+            "rate_limiting": True,
             "schema_validation": False,
             "unique_jobs": True,
             "workflows": False,
         },
         "unique_job_strength": "strong",
         "extensions": {
-            "official": [],
+            "official": [
+                {"name": name, "uri": f"urn:ojs:ext:{name}", "version": "1.0.0-rc.1"}
+                for name in ("rate-limiting", "backpressure", "queue-config", "fair-scheduling")
+            ],
             "experimental": [],
             "payload_limits": {
                 "max_envelope_bytes": 10 << 20,

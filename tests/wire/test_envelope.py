@@ -10,6 +10,8 @@ from msgspec import Raw
 
 from headgate.core.envelope import SCHEDULED_FIRST, Envelope, unscheduled
 from headgate.core.errors import InvalidPayload, InvalidRequest, OjsError, TooLarge
+from headgate.core.gates import LimitsChange, Rate
+from headgate.core.limits import Use
 from headgate.wire.envelope import DROPPED, JOB_ID, JOB_TYPE, read_envelope
 
 NOW = 1_770_892_200_000
@@ -28,7 +30,7 @@ def kept(envelope: Envelope) -> dict[str, Any]:
     return found
 
 
-def refusal(body: bytes, **limits: int) -> OjsError:
+def refusal(body: bytes, **limits: Any) -> OjsError:
     with pytest.raises(OjsError) as caught:
         read_envelope(body, NOW, **limits)
     return caught.value
@@ -75,7 +77,7 @@ def test_type_and_args_are_enough() -> None:
         ({"version": 2}, {}, {"version": 2}),
         ({"version": "2.0"}, {}, {"version": "2.0"}),
         ({"parent_id": "p", "root_id": "r"}, {}, {"parent_id": "p", "root_id": "r"}),
-        ({"rate_limit": {"key": "k"}}, {}, {"rate_limit": {"key": "k"}}),
+        ({"rate_limit": {"key": "k"}}, {"uses": (Use("k"),)}, {"rate_limit": {"key": "k"}}),
         ({"unique_key": "abc"}, {"unique_key": "abc"}, {"unique_key": "abc"}),
         ({"retry": {"max_attempts": 4}}, {"retry": b'{"max_attempts":4}'}, {"retry": {"max_attempts": 4}}),
         ({"retry_policy": {"jitter": False}}, {"retry": b'{"jitter":false}'}, {"retry": {"jitter": False}}),
@@ -226,6 +228,29 @@ def test_metadata_is_laid_over_meta_and_values_survive_byte_for_byte() -> None:
         ({"grace_period": -1}, "grace_period"),
         ({"result_ttl": -2}, "result_ttl"),
         ({"rate_limit": "fast"}, "rate_limit"),
+        ({"rate_limit": {}}, "rate_limit.key"),
+        ({"rate_limit": {"key": "a b"}}, "rate_limit.key"),
+        (
+            {"rate_limit": {"key": "a", "rate": {"limit": 0, "period": "PT1S"}}},
+            "rate_limit.rate.limit",
+        ),
+        (
+            {"rate_limit": {"key": "a", "rate": {"limit": 1, "period": "PT0S"}}},
+            "rate_limit.rate.period",
+        ),
+        ({"rate_limit": {"key": "a", "concurrency": -1}}, "rate_limit.concurrency"),
+        ({"rate_limit": {"key": "a", "on_limit": "skip"}}, "rate_limit.on_limit"),
+        ({"rate_limit": {"key": "a", "scope": "queue"}}, "rate_limit.scope"),
+        ({"rate_limit": []}, "rate_limit"),
+        ({"rate_limit": [{"key": "a"}] * 5}, "rate_limit"),
+        ({"rate_limit": [{"key": "a"}, {"key": "a"}]}, "rate_limit[1].key"),
+        ({"rate_limit": [{"key": "a"}, 5]}, "rate_limit[1]"),
+        ({"options": {"rate_limit": {"key": ""}}}, "rate_limit.key"),
+        ({"meta": {"tenant_id": ""}}, "meta.tenant_id"),
+        ({"meta": {"tenant_id": 5}}, "meta.tenant_id"),
+        ({"meta": {"tenant_id": "a b"}}, "meta.tenant_id"),
+        ({"meta": {"tenant_id": "_default"}}, "meta.tenant_id"),
+        ({"metadata": {"tenant_id": "-"}}, "meta.tenant_id"),
         ({"unique_key": ""}, "unique_key"),
         ({"pending": "yes"}, "pending"),
         ({"parent_id": ""}, "parent_id"),
@@ -242,6 +267,78 @@ def test_what_is_wrong_is_named(members: dict[str, Any], field: str) -> None:
     assert found.status == 400
     assert found.details["field"] == field
     assert field in found.message
+
+
+def test_a_rate_limit_is_an_object_or_an_array_of_them() -> None:
+    minute = {"limit": 100, "period": "PT1M"}
+    one = {"key": "stripe", "concurrency": 5, "rate": minute, "throttle": None, "x_new": 1}
+    two = {"key": "db", "on_limit": "drop", "scope": "tenant"}
+    change = LimitsChange(5, Rate(100, 60_000_000), None)
+    for sent, uses in (
+        (one, (Use("stripe", change=change),)),
+        ([one, two], (Use("stripe", change=change), Use("db", "tenant", "drop"))),
+    ):
+        envelope = read(rate_limit=sent)
+        assert tuple(envelope.uses) == uses
+        assert kept(envelope) == {"rate_limit": sent}
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "rate", "throttle"),
+    [
+        ({"max_per_second": 5}, "queue:mail", None, Rate(5, 1_000_000)),
+        ({"key": "a", "rate": 5, "period": "minute"}, "a", Rate(5, 60_000_000), None),
+    ],
+)
+def test_older_shapes_of_a_rate_limit_are_understood(
+    given: dict[str, Any], key: str, rate: Rate | None, throttle: Rate | None
+) -> None:
+    envelope = read(rate_limit=given, queue="mail")
+    (use,) = envelope.uses
+    assert use.key == key
+    assert (use.change.rate or None, use.change.throttle or None) == (rate, throttle)
+    assert kept(envelope) == {"rate_limit": given}
+
+
+def test_equal_limits_share_one_record_and_long_ones_are_read_too() -> None:
+    assert read(rate_limit={"key": "k"}).uses is read(rate_limit={"key": "k"}).uses
+    assert read(rate_limit={"key": "k", "x": "y" * 2_000}).uses == (Use("k"),)
+
+
+def test_the_tenant_is_what_meta_says() -> None:
+    assert read().tenant == read(meta={"tenant_id": None}).tenant == ""
+    assert read(meta={"tenant_id": "acme", "a": 1}).tenant == "acme"
+    assert read(metadata={"tenant_id": "acme"}).tenant == "acme"
+    assert read(meta={"nested": {"tenant_id": "acme"}}).tenant == ""
+    hidden = b'{"type":"a","args":[],"meta":{"tenant\\u005fid":"ac\\u006de"}}'
+    assert read_envelope(hidden, NOW).tenant == "acme"
+    twice = b'{"type":"a","args":[],"meta":{"tenant_id":"one","tenant_id":"two"}}'
+    assert read_envelope(twice, NOW).tenant == "two"
+
+
+@pytest.mark.parametrize(
+    ("meta", "stored"),
+    [
+        (b"", b'{"tenant_id":"acme"}'),
+        (b',"meta":null', b'{"tenant_id":"acme"}'),
+        (b',"meta":{}', b'{"tenant_id":"acme"}'),
+        (b',"meta":{ "a": 1.50 }', b'{"a":1.50,"tenant_id":"acme"}'),
+        (b',"meta":{"tenant_id":null,"a":1}', b'{"tenant_id":"acme","a":1}'),
+        (b',"meta":{"tenant_id":"acme", "a":1}', b'{"tenant_id":"acme", "a":1}'),
+    ],
+)
+def test_the_tenant_of_the_request_is_put_into_meta(meta: bytes, stored: bytes) -> None:
+    body = b'{"type":"a","args":[]%b}' % meta
+    envelope = read_envelope(body, NOW, tenant="acme")
+    assert (envelope.tenant, envelope.meta) == ("acme", stored)
+    assert envelope.fixed == b'"args":[],"meta":%b' % stored
+
+
+def test_a_job_cannot_be_another_tenants_than_its_request() -> None:
+    body = b'{"type":"a","args":[],"meta":{"tenant_id":"other"}}'
+    found = refusal(body, tenant="acme")
+    assert (found.status, found.details["field"]) == (400, "meta.tenant_id")
+    assert "acme" in found.message
 
 
 @pytest.mark.parametrize("missing", ["type", "args"])
@@ -262,6 +359,7 @@ def test_type_and_args_are_required(missing: str) -> None:
 def test_what_is_no_json_object_is_refused(body: bytes) -> None:
     found = refusal(body)
     assert (type(found), found.status) == (InvalidPayload, 400)
+    assert not found.details.get("field"), "no member of it is to blame"
 
 
 def test_sizes_are_bounded() -> None:
@@ -318,7 +416,8 @@ def test_arguments_meta_and_unknown_members_survive_byte_for_byte(
 NAMES = st.sampled_from(
     ["type", "args", "id", "queue", "priority", "meta", "metadata", "options", "retry", "unique",
      "retry_policy", "scheduled_at", "delay_until", "expires_at", "timeout", "timeout_ms", "tags",
-     "visibility_timeout", "visibility_timeout_ms", "specversion", "version", "state", "x_new"]
+     "visibility_timeout", "visibility_timeout_ms", "specversion", "version", "state", "x_new", "rate_limit", "tenant_id",
+     "key", "rate", "concurrency"]
 )  # fmt: skip
 MEMBERS = st.dictionaries(NAMES, VALUES | st.dictionaries(NAMES, VALUES, max_size=3), max_size=6)
 

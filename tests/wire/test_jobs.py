@@ -45,6 +45,8 @@ def slow_record(job: Job, now_ms: int) -> dict[str, Any]:
     }
     if job.timeout_ms % 1000:
         record["timeout_ms"] = job.timeout_ms
+    if job.state == "scheduled" and more.postponed_by and not over:
+        record.pop("scheduled_at", None)
     if job.state == "scheduled" and not over:
         record.setdefault("scheduled_at", text(job.due_at))
     for name, ms in (
@@ -69,6 +71,13 @@ def slow_record(job: Job, now_ms: int) -> dict[str, Any]:
         record["errors"] = [msgspec.json.decode(each) for each in more.errors]
         if job.state != "completed":
             record["error"] = record["errors"][-1]
+    if more.origin:
+        record["dead_letter"] = {
+            "original_queue": more.origin,
+            "attempts": more.buried_attempts,
+            "reason": more.buried_for,
+            "at": text(more.buried_at),
+        }
     pruned = more.result_ttl_ms >= 0 and job.finished_at + more.result_ttl_ms <= now_ms
     if job.result is not None and not (over and pruned):
         record["result"] = msgspec.json.decode(job.result)
@@ -93,6 +102,11 @@ MORE = st.none() | st.builds(
     retry_delay_ms=st.integers(-1, 5_000),
     activated_at=INSTANTS,
     re_enqueued_at=INSTANTS,
+    postponed_by=st.sampled_from(["", "stripe"]),
+    origin=st.sampled_from(["", "mail"]),
+    buried_at=INSTANTS.map(lambda ms: ms or AT),
+    buried_for=st.sampled_from(["attempts_exhausted", 'odd"\n']),
+    buried_attempts=st.integers(0, 9),
     result_ttl_ms=st.integers(-1, 3).map(lambda n: n * 86_400_000 if n > 0 else n),
 )
 JOBS = st.builds(

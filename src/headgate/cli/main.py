@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from headgate.cli import serve, token, version
 from headgate.cli.refusal import Refusal
@@ -13,9 +14,17 @@ from headgate.version import VERSION
 _COMMANDS = (serve, token, version)
 
 
+class Parser(argparse.ArgumentParser):
+    """Refuses in one line, as the commands themselves do, instead of repeating all options."""
+
+    def error(self, message: str) -> NoReturn:
+        line = " ".join(message.removeprefix("argument ").split())
+        self.exit(2, f"headgate: {line} (see {self.prog} --help)\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="headgate", description="A job server with flow control that speaks the Open Job Spec."
     )
     top.add_argument("--version", action="version", version=f"headgate {VERSION}")

@@ -53,6 +53,9 @@ def add(commands: Any) -> None:
         "--strict-queues", action=_SWITCH, help="refuse jobs for queues that nobody created"
     )
     command.add_argument(
+        "--strict-tenants", action=_SWITCH, help="refuse producers and workers that name no tenant"
+    )
+    command.add_argument(
         "--test-hooks", action=_SWITCH, help="let clients wipe everything and direct workers"
     )
     command.add_argument(

@@ -27,6 +27,10 @@ class Bounds(Struct, frozen=True, gc=False):
     warning_threshold: float = 0.8
     """The pressure from which on producers are warned."""
 
+    @property
+    def bounded(self) -> bool:
+        return bool(self.max_depth or self.max_size or self.max_size_bytes)
+
 
 NONE = Bounds()
 

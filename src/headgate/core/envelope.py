@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+
+from headgate.core.limits import Use
 
 SCHEDULED_FIRST: Final = b'"scheduled_at":'
 """How `fixed` begins when its producer scheduled the job, and never otherwise."""
@@ -47,6 +50,9 @@ class Envelope(Struct, gc=False, eq=False):
     unique_key: str = ""
     """A fingerprint that the producer computed itself."""
     tenant: str = ""
+    """What `meta` says; "" where it names none."""
+    uses: Sequence[Use] = ()
+    """The keys of `rate_limit`."""
 
 
 def unscheduled(fixed: bytes) -> bytes:

@@ -319,6 +319,10 @@ class Gate:
                 at = max(at, self._pace.due_us(throttle))
         return at
 
+    @property
+    def last_start_us(self) -> int | None:
+        return self._pace.last_us
+
     def state(self, now_us: int) -> GateState:
         limits, window = self._in_force(now_us)
         resets_at = next_at = None

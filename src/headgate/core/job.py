@@ -45,6 +45,14 @@ class More(Struct, omit_defaults=True, eq=False):
     re_enqueued_at: int = 0
     trace_id: str = ""
     """From the producer's meta: events carry it."""
+    postponed_by: str = ""
+    """The key that put the job off, while it waits for it as a scheduled one."""
+    origin: str = ""
+    """Of a dead letter that stands in a queue of its own: the queue that it came from."""
+    buried_at: int = 0
+    buried_for: str = ""
+    """The reason of its discard."""
+    buried_attempts: int = 0
     result_ttl_ms: int = -1
     """How long the result is kept after the end, where the job says so; -1 leaves it to retention."""
 
@@ -65,6 +73,8 @@ class Job(Struct, gc=False, eq=False):
     retry: RetryPolicy = DEFAULT
     unique: str | None = None
     tenant: str = ""
+    keys: tuple[tuple[str, str], ...] = ()
+    """The keys that it passes, by the names under which they are kept, each with what happens when it is closed."""
     state: str = AVAILABLE
     seq: int = 0
     """Place in line: smaller is older. Kept by requeue, renewed by retry."""
@@ -78,6 +88,8 @@ class Job(Struct, gc=False, eq=False):
     visible_until: int = 0
     finished_at: int = 0
     worker: str = ""
+    pool: str = ""
+    """Of the worker that fetched it last."""
     result: bytes | None = None
     dead: bool = False
     """Listed as a dead letter."""

@@ -2,6 +2,7 @@
 
 A turn knows queues by their place in a list, and only those that may have something; nothing here looks at all of them.
 The caller asks `choose`, looks into that queue, and says either `served` or `drop`; then it may ask again.
+A queue that has something, but not for this caller, is skipped: it keeps its place for others.
 Whatever order there is, `Guarantee` sees to it that no queue starves.
 """
 
@@ -10,13 +11,15 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 Strategy: TypeAlias = Literal["strict", "round-robin", "weighted", "least-loaded"]
+NOBODY: Final[AbstractSet[int]] = frozenset()
 
 
 class Turn(Protocol):
@@ -26,8 +29,8 @@ class Turn(Protocol):
     def drop(self, i: int) -> None:
         """Queue `i` was found to have nothing; its turn is passed, and no credit is saved."""
 
-    def choose(self) -> int | None:
-        """The queue whose turn it is; None when no queue may have something."""
+    def choose(self, skip: AbstractSet[int] = NOBODY) -> int | None:
+        """The queue whose turn it is, leaving out some; None when no other queue may have something."""
 
     def served(self, i: int) -> None:
         """A job was dispatched from queue `i`, whether or not it was its turn.
@@ -76,7 +79,13 @@ class Line:
     def remove(self, i: int) -> None:
         self._keys.pop(i, None)
 
-    def first(self) -> int | None:
+    def first(self, skip: AbstractSet[int] = NOBODY) -> int | None:
+        if skip:
+            return min(
+                (i for i in self._keys if i not in skip),
+                key=lambda i: (self._keys[i], i),
+                default=None,
+            )
         heap = self._heap
         while heap:
             key, i = heap[0]
@@ -100,8 +109,8 @@ class Strict:
     def drop(self, i: int) -> None:
         self._line.remove(i)
 
-    def choose(self) -> int | None:
-        return self._line.first()
+    def choose(self, skip: AbstractSet[int] = NOBODY) -> int | None:
+        return self._line.first(skip)
 
     def served(self, i: int) -> None:
         return
@@ -131,8 +140,8 @@ class RoundRobin:
     def drop(self, i: int) -> None:
         self._line.remove(i)
 
-    def choose(self) -> int | None:
-        return self._line.first()
+    def choose(self, skip: AbstractSet[int] = NOBODY) -> int | None:
+        return self._line.first(skip)
 
     def served(self, i: int) -> None:
         if self._line.first() == i:
@@ -181,8 +190,8 @@ class Weighted:
     def drop(self, i: int) -> None:
         self._line.remove(i)
 
-    def choose(self) -> int | None:
-        return self._line.first()
+    def choose(self, skip: AbstractSet[int] = NOBODY) -> int | None:
+        return self._line.first(skip)
 
     def served(self, i: int) -> None:
         if self._line.first() == i:
@@ -226,8 +235,8 @@ class LeastLoaded:
         self._known.pop(i, None)
         self._line.remove(i)
 
-    def choose(self) -> int | None:
-        while (i := self._line.first()) is not None:
+    def choose(self, skip: AbstractSet[int] = NOBODY) -> int | None:
+        while (i := self._line.first(skip)) is not None:
             backlog = self._backlog(i)
             if backlog == self._known[i]:
                 return i
@@ -280,19 +289,24 @@ class Guarantee:
         self._turn.drop(i)
         self._waiting.pop(i, None)
 
-    def choose(self, now_ms: int) -> int | None:
-        if not self._waiting:
+    def choose(self, now_ms: int, skip: AbstractSet[int] = NOBODY) -> int | None:
+        first = next((i for i in self._waiting if i not in skip), None)
+        if first is None:
             return None
-        first = next(iter(self._waiting))
         if now_ms - self._waiting[first][1] >= self._interval_ms or self._pressing():
             return first
-        return self._turn.choose()
+        return self._turn.choose(skip)
 
     def served(self, i: int, now_ms: int) -> None:
         self._turn.served(i)
         self._count += 1
         if self._waiting.pop(i, None) is not None:
             self._append(i, now_ms)
+
+    def waited_ms(self, i: int, now_ms: int) -> int:
+        """For how long a queue has had something without a dispatch; 0 when it has nothing."""
+        known = self._waiting.get(i)
+        return 0 if known is None else now_ms - known[1]
 
     def starved(self, now_ms: int) -> list[int]:
         """The queues that have waited for an interval or more, the longest waiting first."""

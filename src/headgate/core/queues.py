@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from headgate.core import bounds, retry, tenants
 from headgate.core.bounds import Bounds, Strategy
-from headgate.core.errors import InvalidRequest, PolicyInvalid, Unsupported
+from headgate.core.errors import InvalidRequest, PolicyInvalid
 from headgate.core.gates import Limits, LimitsChange, changed
 from headgate.core.limits import limits_json, queue_limits_from
 from headgate.core.members import choice_at, duration_at, fraction_at, object_at, whole_at
@@ -38,23 +38,6 @@ DRAINING: Final = "draining"
 
 _LONGEST_S: Final = LONGEST_MS // SECOND_MS
 _STRATEGIES: Final[tuple[Strategy, ...]] = ("reject", "block", "drop_oldest")
-
-NOT_YET: Final = frozenset(
-    {
-        "max_size",
-        "max_size_bytes",
-        "overflow_policy",
-        "backpressure",
-        "concurrency",
-        "rate_limit",
-        "dead_letter_queue",
-        "dead_letter_max_size",
-        "dead_letter_ttl",
-        "producers",
-        "tenant_fairness",
-    }
-)
-"""What can be read but is not enforced, so that it must not be accepted."""
 
 
 class Retention(Struct, frozen=True, omit_defaults=True):
@@ -166,8 +149,6 @@ def merge(
                 field=f"{path}.{name}",
                 expected="one of " + ", ".join(FIELDS),
             )
-        if name in NOT_YET:
-            raise Unsupported(f"{path}.{name} is not supported", field=f"{path}.{name}")
     values = {
         name: _member(config, name, value, f"{path}.{name}") for name, value in changes.items()
     }
@@ -284,9 +265,7 @@ def resolved_json(resolved: Resolved) -> dict[str, Any]:
         "producers": list(resolved.producers),
         "tenant_fairness": fairness_json(resolved.fairness),
     }
-    return {
-        name: value for name, value in found.items() if value is not None and name not in NOT_YET
-    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _last(layers: Sequence[Any], name: str, default: _T) -> _T:

@@ -21,7 +21,6 @@ DEFAULT_TENANT: Final = "_default"
 MAX_WEIGHT: Final = 10_000
 
 _PREFIX: Final = "tenant:"
-_ORDER_BITS: Final = 48
 _DISPATCH: Final = math.lcm(*range(1, 25))
 """Virtual time that one dispatch takes of a tenant of weight 1; weights up to 24 divide it."""
 
@@ -37,29 +36,35 @@ def check_tenant(name: object, *, field: str = "tenant") -> str:
     return name
 
 
+class Standing(Struct, frozen=True, array_like=True, gc=False):
+    """How one tenant stands at one priority, and how far that priority has come."""
+
+    finish: int
+    """The virtual time at which its next turn may begin."""
+    last: int
+    """The number of its latest dispatch."""
+    now: int
+    dispatches: int
+
+
 class _Level:
     """One priority."""
 
-    __slots__ = ("now", "order", "sweep_at", "tags")
+    __slots__ = ("dispatches", "now", "standings", "sweep_at")
 
     def __init__(self) -> None:
         self.now = 0
-        """The tag of the latest dispatch; smaller tags are of those who had nothing to fetch then."""
-        self.order = 0
-        self.tags: dict[str, int] = {}
+        """Where the latest dispatch in turn began."""
+        self.dispatches = 0
+        self.standings: dict[str, Standing] = {}
         self.sweep_at = 64
-
-    def new_tag(self, time: int) -> int:
-        """A tag for this virtual time, later than all tags of the same time before it."""
-        self.order += 1
-        return time << _ORDER_BITS | self.order
 
 
 class Shares:
     """Whose turn it is among the tenants of one queue, for each priority by itself.
 
-    Each tenant has a virtual time, which moves by 1 / weight with each of its jobs; the smallest tag is next.
-    A tag is that time, and for equal times the order in which they were given; so no two are equal, and tenants of equal weight alternate strictly while both have something to fetch.
+    Each tenant has a virtual time, which moves by 1 / weight with each of its jobs; the smallest is next, and among equal ones the tenant whose latest dispatch is longest ago.
+    So tenants of equal weight alternate strictly while both have something to fetch.
     A tenant that had nothing to fetch comes back at the present time: it has saved nothing.
     """
 
@@ -68,55 +73,54 @@ class Shares:
     def __init__(self) -> None:
         self._levels: dict[int, _Level] = {}
 
-    def tag(self, priority: int, tenant: str) -> int:
-        """The place of a tenant that has something to fetch; the smallest of them is next.
+    def place(self, priority: int, tenant: str) -> tuple[int, int]:
+        """Where a tenant that has something to fetch stands; the smallest place is next.
 
-        It stays the same until the tenant is served, or is passed over because it had nothing.
+        It never becomes smaller.
+        """
+        level = self._levels.get(priority)
+        if level is None:
+            return 0, 0
+        standing = level.standings.get(tenant)
+        if standing is None:
+            return level.now, 0
+        return max(standing.finish, level.now), standing.last
+
+    def served(
+        self, priority: int, tenant: str, weight: int, *, in_turn: bool = True
+    ) -> tuple[Standing, list[str]]:
+        """A job of the tenant was dispatched; gives what is to be remembered of it, and who may be forgotten.
+
+        Out of turn, because the fetch asked for this tenant only, it pays, but nobody else loses the turn.
         """
         level = self._levels.get(priority)
         if level is None:
             level = self._levels[priority] = _Level()
-        tag = level.tags.get(tenant, 0)
-        if tag <= level.now:
-            tag = level.tags[tenant] = level.new_tag(level.now >> _ORDER_BITS)
-        return tag
-
-    def served(self, priority: int, tenant: str, weight: int, *, in_turn: bool = True) -> None:
-        """A job of the tenant was dispatched.
-
-        Out of turn, because the fetch asked for this tenant only, it pays, but nobody else loses the turn.
-        """
-        tag = self.tag(priority, tenant)
-        level = self._levels[priority]
+        start, _ = self.place(priority, tenant)
         if in_turn:
-            level.now = tag
-        level.tags[tenant] = level.new_tag((tag >> _ORDER_BITS) + _DISPATCH // weight)
-        if len(level.tags) > level.sweep_at:
-            level.tags = {who: tag for who, tag in level.tags.items() if tag > level.now}
-            level.sweep_at = 2 * len(level.tags) + 64
+            level.now = max(level.now, start)
+        level.dispatches += 1
+        standing = Standing(
+            start + _DISPATCH // weight, level.dispatches, level.now, level.dispatches
+        )
+        level.standings[tenant] = standing
+        gone: list[str] = []
+        if len(level.standings) > level.sweep_at:
+            # Whoever is behind has had nothing to fetch for a while and is as good as new.
+            gone = [who for who, known in level.standings.items() if known.finish < level.now]
+            for who in gone:
+                del level.standings[who]
+            level.sweep_at = 2 * len(level.standings) + 64
+        return standing, gone
 
-    def rest(self, priority: int) -> None:
-        """Nobody has anything to fetch at this priority: who comes next begins anew."""
-        self._levels.pop(priority, None)
-
-    def pack(self) -> bytes:
-        """How far each tenant is ahead of the present time; who is not is as good as new."""
-        found: dict[int, list[tuple[str, int]]] = {}
-        for priority, level in self._levels.items():
-            now = level.now >> _ORDER_BITS
-            ahead = sorted((tag, who) for who, tag in level.tags.items() if tag > level.now)
-            found[priority] = [(who, (tag >> _ORDER_BITS) - now) for tag, who in ahead]
-        return msgspec.msgpack.encode(found)
-
-    @classmethod
-    def unpack(cls, packed: bytes) -> Shares:
-        shares = cls()
-        found = msgspec.msgpack.decode(packed, type=dict[int, list[tuple[str, int]]])
-        for priority, ahead in found.items():
-            level = shares._levels[priority] = _Level()
-            for who, time in ahead:
-                level.tags[who] = level.new_tag(time)
-        return shares
+    def restore(self, priority: int, tenant: str, standing: Standing) -> None:
+        """Take back what was remembered."""
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = _Level()
+        level.now = max(level.now, standing.now)
+        level.dispatches = max(level.dispatches, standing.dispatches)
+        level.standings[tenant] = standing
 
 
 class Fairness(Struct, frozen=True, gc=False):

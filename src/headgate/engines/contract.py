@@ -18,9 +18,14 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Raw, Struct
 
+from headgate.core.bounds import Load, Strategy
+from headgate.core.gates import GateState, Override
 from headgate.core.job import Job
+from headgate.core.limits import Use
+from headgate.core.pools import Pool
 from headgate.core.queues import QueueConfig, Resolved
 from headgate.core.retry import Failure, RetryPolicy
+from headgate.core.tenants import TenantLimits
 from headgate.core.unique import UniquePolicy
 
 # What is asked
@@ -33,14 +38,28 @@ class Draft(Struct):
     unique: UniquePolicy | None = None
     named: bool = True
     """The producer chose the id, so it may exist; false spares the look-up for a fresh one."""
+    uses: Sequence[Use] = ()
+    """The keys that the job passes, and what its producer says of them; only an accepted job registers it."""
 
 
 class Fetch(Struct):
+    """Which jobs somebody would take. Where the server knows the pool, its settings take the place of queues, strategy and weights."""
+
     queues: Sequence[str]
     count: int = 1
     worker: str = ""
     visibility_ms: int = 0
     """Asked for by this fetch; 0 leaves it to the job, its queue, the server."""
+    pool: str = ""
+    """"" is what the worker registered with, else `default`."""
+    tenant: str = ""
+    """Only its jobs; "" is everybody's."""
+    strategy: str = ""
+    """"" is strict: in the order given."""
+    weights: Sequence[int] = ()
+    """One for each queue where the strategy is weighted."""
+    micros: int = 0
+    """How far into its millisecond the fetch comes: gates reckon in microseconds."""
 
 
 class Ack(Struct):
@@ -58,6 +77,10 @@ class Fail(Struct):
     claim: int = 0
     uniform: float = 0.5
     """The random number that the retry delay may use, in [0, 1)."""
+    hold_until: int = 0
+    """The handler was told to come back no earlier: until then the job's key is held. 0 says nothing."""
+    hold_key: str = ""
+    """Which of the job's keys, by the name under which it is kept; "" is the first."""
 
 
 class Extend(Struct):
@@ -109,6 +132,10 @@ class Query(Struct):
     dead: bool = False
     """Only dead letters."""
     ids: Sequence[str] | None = None
+    key: str | None = None
+    """One of the keys that the job passes."""
+    tenant: str | None = None
+    """`_default` is everybody who names none."""
 
 
 class Page(Struct):
@@ -136,6 +163,8 @@ class Interest(Struct):
 class Pushed(Struct):
     job: Job
     replaced: str = ""
+    load: Load | None = None
+    """How full its queue is now, where producers are to be warned."""
 
 
 class Duplicate(Struct):
@@ -160,11 +189,34 @@ class Unwanted(Struct):
     queue: str
 
 
+class Full(Struct):
+    """The queue takes no more now, or never so many at once."""
+
+    queue: str
+    load: Load
+    strategy: Strategy
+    never: bool
+    """Waiting is no use: the push is larger than an empty queue."""
+    retry_after_s: int
+    """When there should be room, going by what has left the queue lately."""
+
+
+class TenantFull(Struct):
+    """The tenant has used up one of its limits."""
+
+    tenant: str
+    limit: str
+    """The limit's name, such as `max_queue_depth`."""
+    current: int
+    maximum: int
+    retry_after_s: int
+
+
 class Held(Struct):
     """Nothing wrong with this one, but another of its batch was refused."""
 
 
-PushOutcome = Pushed | Duplicate | IdTaken | Draining | Unwanted | Held
+PushOutcome = Pushed | Duplicate | IdTaken | Draining | Unwanted | Full | TenantFull | Held
 
 
 class Done(Struct):
@@ -225,6 +277,7 @@ def _no_latencies() -> tuple[float, float, float]:
 class Rates(Struct):
     """What happened in a queue lately."""
 
+    started_last_minute: int = 0
     completed_last_minute: int = 0
     failed_last_minute: int = 0
     completed_last_hour: int = 0
@@ -240,6 +293,7 @@ class Rates(Struct):
 class QueueView(Struct):
     name: str
     state: str
+    """active, paused or draining"""
     created_at: int
     updated_at: int
     config: QueueConfig
@@ -249,6 +303,16 @@ class QueueView(Struct):
     rates: Rates
     oldest_available_at: int = 0
     paused_at: int = 0
+    oldest_runnable_at: int = 0
+    """Since when the oldest of those jobs waits that nothing but a free worker keeps from running."""
+    load: Load | None = None
+    """Of its tightest bound; None when it has none."""
+    bytes: int = 0
+    """Of all jobs that have not ended."""
+    parked: int = 0
+    """Producers that wait for room."""
+    limits: GateState | None = None
+    """How far its own limits are used up; None when it has none."""
 
 
 class Task(Struct):
@@ -256,7 +320,7 @@ class Task(Struct):
 
     id: str
     kind: str
-    """cancel, retry, delete, discard, move"""
+    """cancel, retry, delete, purge; of a queue that is deleted: discard, move"""
     query: Query
     target: str = ""
     matched: int = 0
@@ -275,6 +339,102 @@ class Checkpoint(Struct):
     saved_at: int
     state: bytes
     """JSON."""
+
+
+class KeyView(Struct):
+    """A key: its limits, and how far they are used up."""
+
+    key: str
+    state: GateState
+    waiting: int
+    """Available jobs of it beyond those that it would let start now."""
+
+
+class KeyJobs(Struct):
+    """The live jobs of a key as if it were the only one, oldest first; one page of them."""
+
+    allowed: list[Job]
+    """Those that run, then those that the key would let start now."""
+    rate_limited: list[Job]
+    """Those that wait for it."""
+    allowed_total: int
+    rate_limited_total: int
+
+
+class PoolView(Struct):
+    pool: Pool
+    active_workers: int
+    active_jobs: int
+
+
+class Dispatches(Struct):
+    """What a queue got of all dispatches lately."""
+
+    queue: str
+    last_minute: int
+    avg_wait_ms: float
+    active_jobs: int
+
+
+class TenantView(Struct):
+    id: str
+    limits: TenantLimits
+    known_at: int
+    """When its limits were first set; 0 when it is only known by its jobs."""
+    counts: dict[str, int]
+    """Its live jobs per state."""
+
+
+class Barrier(Struct):
+    """Something that keeps a job from running now."""
+
+    kind: str
+    """hold, concurrency, rate or throttle of a key, a queue or a tenant; paused, pool, isolated, no_consumers, scheduled, retry, pending, priority"""
+    scope: str
+    """What it belongs to: key, queue, tenant, pool, job"""
+    name: str
+    limit: int = 0
+    current: int = 0
+    holders: Sequence[str] = ()
+    """The first few of the jobs that hold a slot, longest first."""
+    opens_at: int = 0
+    """When it is over if nothing else happens; 0 when nobody knows."""
+    reason: str = ""
+
+
+class Explanation(Struct):
+    """Why a job stands where it stands."""
+
+    job: Job
+    place: int
+    """How many would be taken before it if nothing were in the way; -1 where it stands in no line. Counted up to 10,000."""
+    barriers: list[Barrier]
+    consumers: int
+    """Fetches that wait for its queue and workers that say that they serve it."""
+
+
+class Why(Struct):
+    """Why a fetch found nothing."""
+
+    next_at: int
+    """The earliest instant at which something is known to open; 0 when none is known."""
+    reasons: dict[str, str]
+    """Queue -> empty, unknown, paused, limited, blocked, isolated, pool_full, worker_full, worker_resting"""
+
+
+class Left(Struct):
+    """A queue that is deleted, or will be when its active jobs have ended."""
+
+    state: str
+    """deleted or draining"""
+    affected: int
+    """Jobs that waited, with which something was done."""
+
+
+class NotEmpty(Struct):
+    """The queue has unfinished jobs, and nothing was said of what becomes of them."""
+
+    unfinished: int
 
 
 class DeadLetterStats(Struct):
@@ -342,6 +502,16 @@ class Watch(Protocol):
         """Leave the line; a wake-up that was not used passes on."""
 
 
+class Place(Protocol):
+    """A producer's place in the line before full queues."""
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Return when it is its turn and there should be room (true) or when the time is up (false)."""
+
+    def close(self) -> None:
+        """Leave the line; the next one may come forward."""
+
+
 class Engine(Protocol):
     """The state of the system and every way in which it can change."""
 
@@ -369,9 +539,20 @@ class Engine(Protocol):
     # jobs, from enqueue to end
 
     async def push(
-        self, drafts: Sequence[Draft], now_ms: int, *, whole: bool = True
+        self,
+        drafts: Sequence[Draft],
+        now_ms: int,
+        *,
+        whole: bool = True,
+        place: Place | None = None,
     ) -> list[PushOutcome]:
-        """One outcome per draft. When `whole`, one refusal refuses all (a Duplicate to be ignored is none)."""
+        """One outcome per draft. When `whole`, one refusal refuses all (a Duplicate to be ignored is none).
+
+        Where producers wait in line before a queue, all room is kept for them; `place` is that of this one.
+        """
+
+    def park(self, drafts: Sequence[Draft]) -> Place | None:
+        """Stand in line before the full queues of these drafts; None when too many do already."""
 
     async def fetch(self, fetch: Fetch, now_ms: int) -> list[Job]:
         """Claim jobs, queue after queue in the order given; none for a worker that is not running."""
@@ -425,6 +606,11 @@ class Engine(Protocol):
 
     async def find(self, job_id: str, now_ms: int) -> Job | None: ...
 
+    async def explain(self, job_id: str, now_ms: int) -> Explanation | None: ...
+
+    async def why(self, fetch: Fetch, now_ms: int) -> Why:
+        """Why this fetch would find nothing now."""
+
     async def find_all(self, query: Query, page: Page, now_ms: int) -> Slice: ...
 
     async def dead_letter_stats(self, now_ms: int) -> DeadLetterStats: ...
@@ -473,6 +659,51 @@ class Engine(Protocol):
     async def forget_worker(self, worker: str, reason: str, now_ms: int) -> int | None:
         """Deregister: its jobs go back to their places. How many; None when nobody knows it."""
 
+    # keys
+
+    async def keys(self, limit: int, offset: int, now_ms: int) -> tuple[list[KeyView], int]:
+        """One page of all keys, those known longest first, and how many there are."""
+
+    async def key(self, key: str, now_ms: int) -> KeyView | None: ...
+
+    async def override(self, key: str, override: Override, by: str, now_ms: int) -> None:
+        """Put other limits upon a key for a time; it need not be known."""
+
+    async def lift(self, key: str, by: str, now_ms: int) -> bool:
+        """Take back override and hold; false when nobody knows the key."""
+
+    async def key_jobs(self, key: str, limit: int, offset: int, now_ms: int) -> KeyJobs | None: ...
+
+    # pools
+
+    async def pools(self, now_ms: int) -> list[PoolView]:
+        """By name."""
+
+    async def set_pool(self, pool: Pool, now_ms: int) -> bool:
+        """Create (true) or replace; turns begin anew where queues, strategy or weights are others."""
+
+    async def drop_pool(self, name: str, now_ms: int) -> bool:
+        """False when nobody knows it."""
+
+    async def dispatches(self, now_ms: int) -> list[Dispatches]:
+        """By queue."""
+
+    # tenants
+
+    async def tenants(self, now_ms: int) -> list[TenantView]:
+        """Those with limits or live jobs, by name."""
+
+    async def tenant(self, tenant: str, now_ms: int) -> TenantView | None: ...
+
+    async def set_tenant(self, tenant: str, limits: TenantLimits, now_ms: int) -> bool:
+        """True when it had no limits before."""
+
+    async def forget_tenant(self, tenant: str, now_ms: int) -> bool:
+        """Its limits are gone, its jobs stay; false when it had none."""
+
+    async def count_jobs(self, query: Query, now_ms: int) -> dict[tuple[str, str], int]:
+        """(queue, state) -> how many jobs match."""
+
     # queues
 
     def settings(self, queue: str) -> Resolved:
@@ -497,8 +728,17 @@ class Engine(Protocol):
     async def resume(self, name: str, by: str, now_ms: int) -> None:
         """The end of a pause or of draining; creates the queue when nobody knows it."""
 
-    async def remove_queue(self, name: str, now_ms: int) -> int | None:
-        """Forget an empty queue: the number of its non-terminal jobs, 0 when it is gone; None when nobody knows it."""
+    async def drain(self, name: str, by: str, now_ms: int) -> bool:
+        """Take no new jobs and be deleted when the last one has ended; false when nobody knows the queue."""
+
+    async def remove_queue(
+        self, name: str, strategy: str, target: str, task: str, now_ms: int
+    ) -> Left | NotEmpty | None:
+        """Delete a queue; `reject` only where it has no unfinished jobs. None when nobody knows it.
+
+        `discard` ends its waiting jobs, `move` takes them to the target, which exists; `task` names the command where they are many.
+        Active jobs end first: the queue drains until then, and what becomes of them goes the same way.
+        """
 
     async def history(
         self, queue: str | None, step_ms: int, since: int, until: int, now_ms: int

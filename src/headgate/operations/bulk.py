@@ -19,6 +19,7 @@ from headgate.engines.contract import (
     Task,
     WrongState,
 )
+from headgate.operations import owners
 from headgate.operations.filters import JobFilter, query_of
 
 Command = Literal["cancel", "retry", "delete"]
@@ -65,14 +66,21 @@ async def each(
     now_ms: int,
     *,
     most: int,
+    tenant: str = "",
 ) -> list[Item]:
-    """Carry out the command on one job after the other; what one refuses does not stop the rest."""
+    """Carry out the command on one job after the other; what one refuses does not stop the rest.
+
+    Those that are not this tenant's do not exist; "" may see all.
+    """
     if not job_ids:
         raise InvalidRequest(field="job_ids", expected="at least one job id")
     if len(job_ids) > most:
         raise BatchTooLarge(max_batch_size=most)
     items = []
     for index, job_id in enumerate(job_ids):
+        if await owners.refused(engine, job_id, tenant, now_ms):
+            items.append(Item(index, job_id, SKIPPED, NOT_FOUND))
+            continue
         outcome = await carry_out(engine, command, job_id, by, now_ms)
         items.append(_item(index, job_id, outcome, command))
     return items

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from headgate.core.envelope import Envelope
 from headgate.core.errors import Conflict, OjsError
 from headgate.engines.contract import Draft, Duplicate, Engine, Pushed
-from headgate.operations.push import accepted, draft_of
+from headgate.operations.push import Producer, accepted, boosts_of, draft_of
 
 Outcome = Pushed | Duplicate | OjsError
 
@@ -15,23 +15,27 @@ Outcome = Pushed | Duplicate | OjsError
 async def push_each(
     engine: Engine,
     envelopes: Sequence[Envelope | OjsError],
+    producer: Producer,
     now_ms: int,
     new_id: Callable[[int], str],
     *,
     atomic: bool,
-    test_hooks: bool = False,
 ) -> list[Outcome]:
     """One outcome per item, refusals among them; when `atomic`, one refusal makes all of them refusals.
 
     Items that could not even be read come as what was wrong with them.
+    It never waits for room: what is known of the other items would be old by then.
     """
+    readable = [envelope for envelope in envelopes if isinstance(envelope, Envelope)]
+    boosts = await boosts_of(engine, readable, now_ms)
     drafts: list[Draft | OjsError] = []
     for envelope in envelopes:
         if isinstance(envelope, OjsError):
             drafts.append(envelope)
             continue
         try:
-            drafts.append(draft_of(engine, envelope, now_ms, new_id, test_hooks=test_hooks))
+            boost = boosts[envelope.tenant]
+            drafts.append(draft_of(engine, envelope, now_ms, new_id, producer, boost))
         except OjsError as error:
             drafts.append(error)
     good = [draft for draft in drafts if isinstance(draft, Draft)]

@@ -8,7 +8,9 @@ from typing import Any
 from msgspec import Struct
 
 from headgate.core.errors import InvalidRequest
+from headgate.core.limits import check_key, full_key
 from headgate.core.states import STATES
+from headgate.core.tenants import DEFAULT_TENANT, check_tenant
 from headgate.core.times import instant_ms
 from headgate.engines.contract import Query
 
@@ -31,6 +33,12 @@ class JobFilter(Struct, forbid_unknown_fields=True):
     created_before: str | None = None
     enqueued_after: str | None = None
     enqueued_before: str | None = None
+    key: str | None = None
+    """One of the keys that the job passes."""
+    scope: str | None = None
+    """Of the key: global, or tenant for one that is the tenant's own."""
+    tenant: str | None = None
+    """`_default` is everybody who names none."""
 
 
 NOTHING = JobFilter()
@@ -60,7 +68,29 @@ def query_of(
         error_type=given.error_type,
         meta=given.meta,
         dead=dead,
+        key=_key(given, path),
+        tenant=_tenant(given.tenant, path),
     )
+
+
+def _key(given: JobFilter, path: str) -> str | None:
+    """The name under which the key is kept."""
+    if given.scope not in {None, "global", "tenant"}:
+        raise InvalidRequest(field=f"{path}scope", expected="global or tenant")
+    if given.key is None:
+        return None
+    check_key(given.key, field=f"{path}key")
+    if given.scope != "tenant":
+        return given.key
+    if given.tenant is None:
+        raise InvalidRequest(field=f"{path}tenant", expected="given with the scope tenant")
+    return full_key(given.key, "tenant", given.tenant)
+
+
+def _tenant(tenant: str | None, path: str) -> str | None:
+    if tenant is not None and tenant != DEFAULT_TENANT:
+        check_tenant(tenant, field=f"{path}tenant")
+    return tenant
 
 
 def instant(text: str | None, field: str) -> int | None:

@@ -20,6 +20,11 @@ def check_key(key: str, field: str) -> str:
     return key
 
 
+def scope_of(verb: str, caller: str, tenant: str) -> str:
+    """Who shares a key: for whom somebody asks is a part of what is asked."""
+    return f"{verb}@{tenant}/{caller}" if tenant else f"{verb}:{caller}"
+
+
 async def recall(engine: Engine, scope: str, key: str, request: bytes, now_ms: int) -> bytes | None:
     """The first answer to this request; None when the key is new.
 

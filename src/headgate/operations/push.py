@@ -5,17 +5,24 @@ What only looks at the request and at the settings of its queue is decided here;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, assert_never
 
 import msgspec
-from msgspec import json
+from msgspec import Struct, json
 
 from headgate.core import errors, unique
 from headgate.core.envelope import Envelope, unscheduled
-from headgate.core.errors import InvalidRequest, JobTypeNotAllowed, OjsError, SchemaInvalid
+from headgate.core.errors import (
+    InvalidRequest,
+    JobTypeNotAllowed,
+    OjsError,
+    PermissionDenied,
+    SchemaInvalid,
+)
 from headgate.core.job import Job, More
+from headgate.core.limits import full_key
 from headgate.core.queues import Resolved
 from headgate.core.retry import RetryPolicy, policy_from
 from headgate.core.states import AVAILABLE, PENDING, SCHEDULED
@@ -25,47 +32,84 @@ from headgate.engines.contract import (
     Draining,
     Duplicate,
     Engine,
+    Full,
     Held,
     IdTaken,
     Pushed,
     PushOutcome,
+    TenantFull,
     Unwanted,
 )
+from headgate.operations.line import in_line
+from headgate.operations.waiting import Gone, never
 
 _LONGEST_REMEMBERED = 1_024
 """Bytes of a retry policy that is worth remembering."""
+LOWEST, HIGHEST = -100, 100
+"""No boost raises a priority above the one or lowers it below the other."""
+
+
+class Producer(Struct, frozen=True):
+    """Who enqueues: queues may take jobs only from some."""
+
+    name: str = ""
+    tests: bool = False
+    """A test suite, whose jobs may ask to be refused."""
+
+
+NOBODY = Producer()
 
 
 async def push(
     engine: Engine,
     envelope: Envelope,
-    now_ms: int,
+    producer: Producer,
+    now_ms: Callable[[], int],
     new_id: Callable[[int], str],
     *,
-    test_hooks: bool = False,
+    block_ms: int = 0,
+    gone: Gone = never,
 ) -> Pushed | Duplicate:
-    """Enqueue one job; a Duplicate is one that its producer wants instead."""
-    draft = draft_of(engine, envelope, now_ms, new_id, test_hooks=test_hooks)
-    (outcome,) = await engine.push((draft,), now_ms)
+    """Enqueue one job; a Duplicate is one that its producer wants instead.
+
+    Before a full queue that lets producers wait, it waits for up to `block_ms`.
+    """
+
+    async def drafts(now: int) -> Sequence[Draft]:
+        boost = await boost_of(engine, envelope.tenant, now)
+        return (draft_of(engine, envelope, now, new_id, producer, boost),)
+
+    (outcome,) = await in_line(engine, drafts, now_ms, block_ms, gone)
     return accepted(outcome)
 
 
 async def push_all(
     engine: Engine,
     envelopes: Sequence[Envelope],
-    now_ms: int,
+    producer: Producer,
+    now_ms: Callable[[], int],
     new_id: Callable[[int], str],
     *,
-    test_hooks: bool = False,
+    block_ms: int = 0,
+    gone: Gone = never,
 ) -> list[Pushed | Duplicate]:
-    """Enqueue all jobs or none; the refusal names the first item that is to blame."""
-    drafts = []
-    for index, envelope in enumerate(envelopes):
-        try:
-            drafts.append(draft_of(engine, envelope, now_ms, new_id, test_hooks=test_hooks))
-        except OjsError as error:
-            raise at_index(error, index) from None
-    outcomes = await engine.push(drafts, now_ms)
+    """Enqueue all jobs or none; the refusal names the first item that is to blame.
+
+    Before full queues that let producers wait, it waits for up to `block_ms`, for room for all of them.
+    """
+
+    async def drafts(now: int) -> Sequence[Draft]:
+        boosts = await boosts_of(engine, envelopes, now)
+        found = []
+        for index, envelope in enumerate(envelopes):
+            try:
+                boost = boosts[envelope.tenant]
+                found.append(draft_of(engine, envelope, now, new_id, producer, boost))
+            except OjsError as error:
+                raise at_index(error, index) from None
+        return found
+
+    outcomes = await in_line(engine, drafts, now_ms, block_ms, gone)
     for index, outcome in enumerate(outcomes):
         if not isinstance(outcome, Held):
             try:
@@ -73,6 +117,22 @@ async def push_all(
             except OjsError as error:
                 raise at_index(error, index) from None
     return [accepted(outcome) for outcome in outcomes]
+
+
+async def boost_of(engine: Engine, tenant: str, now_ms: int) -> int:
+    """What the priority of this tenant's jobs is raised by."""
+    if not tenant:
+        return 0
+    known = await engine.tenant(tenant, now_ms)
+    return 0 if known is None else known.limits.priority_boost
+
+
+async def boosts_of(
+    engine: Engine, envelopes: Sequence[Envelope], now_ms: int
+) -> Mapping[str, int]:
+    """The same for everybody who has one of these jobs."""
+    tenants = {envelope.tenant for envelope in envelopes}
+    return {tenant: await boost_of(engine, tenant, now_ms) for tenant in tenants}
 
 
 def at_index(error: OjsError, index: int) -> OjsError:
@@ -104,10 +164,42 @@ def accepted(outcome: PushOutcome) -> Pushed | Duplicate:
             )
         case Unwanted(queue):
             raise errors.QueueNotFound(f"there is no queue {queue}", details={"queue": queue})
+        case Full():
+            raise _full(outcome)
+        case TenantFull(tenant, limit, current, maximum, retry_after_s):
+            raise errors.TenantLimitExceeded(
+                tenant_id=tenant,
+                limit=limit,
+                current=current,
+                maximum=maximum,
+                retry_after_s=retry_after_s,
+            )
         case Held():
             raise errors.Conflict("rolled back, because another job of the request was refused")
         case _:
             assert_never(outcome)
+
+
+def _full(outcome: Full) -> errors.QueueFull:
+    load = outcome.load
+    message = ""
+    if outcome.never:
+        message = (
+            f"queue {outcome.queue} takes at most {load.bound} ({load.measure}), and this is more"
+        )
+    refusal = errors.QueueFull(
+        message,
+        queue=outcome.queue,
+        depth=load.depth,
+        bound=load.bound,
+        strategy=outcome.strategy,
+        measure=load.measure,
+        retry_after_s=outcome.retry_after_s,
+    )
+    if outcome.never:
+        refusal.retryable = False
+        refusal.hint = "Send fewer jobs in one request, or raise the queue's bound."
+    return refusal
 
 
 def draft_of(
@@ -115,8 +207,8 @@ def draft_of(
     envelope: Envelope,
     now_ms: int,
     new_id: Callable[[int], str],
-    *,
-    test_hooks: bool = False,
+    producer: Producer = NOBODY,
+    boost: int = 0,
 ) -> Draft:
     """The job as it wants to enter. Raises OjsError when it breaks a rule or its queue does not take it."""
     settings = engine.settings(envelope.queue)
@@ -127,20 +219,30 @@ def draft_of(
     fingerprint = None
     if envelope.unique is not None or envelope.unique_key:
         policy, fingerprint = _uniqueness(envelope)
-    if test_hooks and b'"ojs_validate"' in envelope.meta:
+    if producer.tests and b'"ojs_validate"' in envelope.meta:
         _validate(envelope)
     if not settings.takes(envelope.type):
         raise JobTypeNotAllowed(
             f"the queue {envelope.queue} takes no jobs of type {envelope.type}",
             details={"queue": envelope.queue, "allowed_job_types": settings.allowed_job_types},
         )
+    if not settings.takes_from(producer.name):
+        raise PermissionDenied(
+            f"the queue {envelope.queue} takes no jobs from {producer.name or 'callers without a name'}",
+            details={"queue": envelope.queue},
+        )
     job = _job(envelope, settings, retry, envelope.id or new_id(now_ms), now_ms)
+    if boost:
+        job.priority = max(LOWEST, min(HIGHEST, job.priority + boost))
     if policy is not None:
         job.unique = fingerprint
         if policy.on_conflict == "replace_except_schedule":
             # It may get the schedule of the job that it replaces, which its own words would contradict.
             job.fixed = unscheduled(job.fixed)
-    return Draft(job, policy, named=bool(envelope.id))
+    uses = envelope.uses
+    if uses:
+        job.keys = tuple([(full_key(use.key, use.scope, job.tenant), use.on_limit) for use in uses])
+    return Draft(job, policy, bool(envelope.id), uses)
 
 
 def _job(

@@ -14,6 +14,7 @@ from headgate.core.errors import (
     OjsError,
     TooLarge,
 )
+from headgate.server.choices import choices
 from headgate.server.settings import Limits
 
 CODINGS = ("gzip",)
@@ -21,6 +22,9 @@ CODINGS = ("gzip",)
 
 _TYPES = frozenset({b"application/openjobspec+json", b"application/json"})
 _GZIP = zlib.MAX_WBITS | 16
+_SLICE = 64 << 10
+_MOST_MEMBERS = 1_000
+"""A gzip body may consist of several, one after the other; each costs time, even an empty one."""
 _WHITE = b" \t\r\n"
 _AS_BRACES = bytes.maketrans(b"[]", b"{}")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'{}[]"'))
@@ -61,22 +65,35 @@ def too_large(limits: Limits) -> TooLarge:
 
 
 def expand(body: bytes, limits: Limits) -> bytes:
-    """Decompress, making no more than the limit allows, however small the compressed bytes are."""
+    """Decompress, making no more than the limit allows, however small the compressed bytes are.
+
+    The work grows with the bytes on both sides and nothing else: what follows the end of a member is copied no further than to the end of its slice, and members are counted.
+    """
     pieces: list[bytes] = []
     left = limits.body_bytes
-    while body:
-        unpacker = zlib.decompressobj(_GZIP)
-        try:
-            piece = unpacker.decompress(body, left + 1)
-        except zlib.error as error:
-            raise InvalidPayload(f"the body is not valid gzip: {error}") from None
-        left -= len(piece)
-        if left < 0:
-            raise too_large(limits)
-        if not unpacker.eof:
-            raise InvalidPayload("the gzip body ends too early")
-        pieces.append(piece)
-        body = unpacker.unused_data
+    members = 0
+    unpacker = None
+    for at in range(0, len(body), _SLICE):
+        rest = body[at : at + _SLICE]
+        while rest:
+            if unpacker is None:
+                members += 1
+                if members > _MOST_MEMBERS:
+                    raise InvalidPayload(f"the gzip body has more than {_MOST_MEMBERS} members")
+                unpacker = zlib.decompressobj(_GZIP)
+            try:
+                piece = unpacker.decompress(rest, left + 1)
+            except zlib.error as error:
+                raise InvalidPayload(f"the body is not valid gzip: {error}") from None
+            left -= len(piece)
+            if left < 0:
+                raise too_large(limits)
+            pieces.append(piece)
+            rest = unpacker.unused_data
+            if unpacker.eof:
+                unpacker = None
+    if unpacker is not None:
+        raise InvalidPayload("the gzip body ends too early")
     return b"".join(pieces)
 
 
@@ -136,11 +153,11 @@ def _outside(body: bytes) -> list[bytes]:
 
 
 def decode(decoder: Any, body: bytes) -> Any:
-    """Decode into the route's struct; a fault of the JSON is told from a fault of a field."""
+    """Decode with the method of a route's decoder; a fault of the JSON is told from a fault of a field."""
     try:
         return decoder(body)
     except msgspec.ValidationError as error:
-        raise wrong_field(str(error)) from None
+        raise wrong_field(str(error), decoder.__self__.type) from None
     except msgspec.DecodeError as error:
         raise InvalidPayload(f"the body is not valid JSON: {error}") from None
     except RecursionError:
@@ -158,7 +175,7 @@ _WORDS = {
 }
 
 
-def wrong_field(message: str) -> OjsError:
+def wrong_field(message: str, kind: Any) -> OjsError:
     """Turn the decoder's message into a refusal that names the field and what it should be."""
     text, _, path = message.partition(" - at `")
     field = path.rstrip("`").removeprefix("$").removeprefix(".")
@@ -175,6 +192,8 @@ def wrong_field(message: str) -> OjsError:
         return InvalidRequest(
             f"got {in_words(got)}" if got else "", field=field, expected=in_words(expected)
         )
+    if text.startswith("Invalid enum value"):
+        return InvalidRequest(field=field, expected=f"one of {', '.join(choices(kind, field))}")
     return InvalidRequest(text, field=field)
 
 

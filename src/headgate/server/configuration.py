@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
 from headgate.server.bodies import in_words
+from headgate.server.choices import choices
 from headgate.server.settings import Limits, Settings
 
 PREFIX = "HEADGATE_"
@@ -19,6 +20,9 @@ _TYPES = get_type_hints(Settings, include_extras=True)
 _LIMITS = get_type_hints(Limits, include_extras=True)
 _UNSPLIT = ("tokens", "limits")
 """Settings that are more than one value, which only the file can give."""
+_VARIABLES = {f"{PREFIX}{name.upper()}": name for name in _TYPES if name not in _UNSPLIT}
+_LIMIT_VARIABLES = {f"{PREFIX}LIMITS_{name.upper()}": name for name in _LIMITS}
+_FILE = f"{PREFIX}CONFIG"
 
 
 class SettingInvalid(Exception):
@@ -31,7 +35,7 @@ def load(
     """The settings that hold; flags that are None were not given."""
     values: dict[str, Any] = {}
     limits: dict[str, Any] = {}
-    path = file or variables.get(f"{PREFIX}CONFIG")
+    path = file or variables.get(_FILE)
     if path:
         _from_file(path, values, limits)
     _from_variables(variables, values, limits)
@@ -72,16 +76,19 @@ def _from_file(path: str, values: dict[str, Any], limits: dict[str, Any]) -> Non
 def _from_variables(
     variables: Mapping[str, str], values: dict[str, Any], limits: dict[str, Any]
 ) -> None:
-    for name in _TYPES:
-        variable = f"{PREFIX}{name.upper()}"
-        if name not in _UNSPLIT and variable in variables:
-            values[name] = _value(
-                name, _bare(variables[variable]), _TYPES[name], variable, strict=False
+    for variable, text in variables.items():
+        if not variable.startswith(PREFIX) or variable == _FILE:
+            continue
+        if variable in _VARIABLES:
+            name = _VARIABLES[variable]
+            values[name] = _value(name, _bare(text), _TYPES[name], variable, strict=False)
+        elif variable in _LIMIT_VARIABLES:
+            name = _LIMIT_VARIABLES[variable]
+            limits[name] = _limit(name, text, variable, strict=False)
+        else:
+            raise SettingInvalid(
+                f"{variable}: there is no such setting, or only the configuration file can give it"
             )
-    for name in _LIMITS:
-        variable = f"{PREFIX}LIMITS_{name.upper()}"
-        if variable in variables:
-            limits[name] = _limit(name, variables[variable], variable, strict=False)
 
 
 def _limit(name: str, value: Any, source: str, *, strict: bool = True) -> Any:
@@ -97,17 +104,16 @@ def _value(name: str, value: Any, kind: Any, source: str, *, strict: bool = True
         text, _, path = str(error).partition(" - at `$")
         shown = "" if name in _UNSPLIT else f", not {value!r}"
         place = f"{name}{path.rstrip('`')}"
-        raise SettingInvalid(f"{place}: {_sentence(text, kind)}{shown} (from {source})") from None
+        sentence = _sentence(text, choices(kind, path.rstrip("`")))
+        raise SettingInvalid(f"{place}: {sentence}{shown} (from {source})") from None
 
 
-def _sentence(text: str, kind: Any) -> str:
+def _sentence(text: str, allowed: Sequence[str]) -> str:
     if text.startswith("Expected "):
         expected, _, _ = text.removeprefix("Expected ").partition(", got ")
         return f"must be {in_words(expected)}"
     if text.startswith("Invalid enum value"):
-        return (
-            f"must be one of {', '.join(get_args(kind))}" if get_origin(kind) is Literal else text
-        )
+        return f"must be one of {', '.join(allowed)}"
     return text
 
 

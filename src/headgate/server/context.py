@@ -11,6 +11,10 @@ from headgate.server.metrics import Metrics
 from headgate.server.settings import Settings
 
 
+def _NOT_GIVEN() -> int:  # noqa: N802
+    raise NotImplementedError
+
+
 class Context(Struct, eq=False):
     engine: Engine
     settings: Settings
@@ -23,3 +27,9 @@ class Context(Struct, eq=False):
     started_at: int = 0
     metrics: Metrics = field(default_factory=Metrics)
     """Whoever opens the engine lets it `listen` to these."""
+    now_us: Callable[[], int] = _NOT_GIVEN
+    """The same clock in microseconds, by which fetches reckon; made of `now_ms` where it is not given."""
+
+    def __post_init__(self) -> None:
+        if self.now_us is _NOT_GIVEN:
+            self.now_us = lambda: self.now_ms() * 1_000

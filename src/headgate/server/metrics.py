@@ -1,7 +1,7 @@
-"""Counters and histograms of what happens, and the text in which Prometheus reads them.
+"""Counters and histograms of what happens.
 
 Every event passes through here at the moment it happens, several for each job, so `observe` is one look-up and a few additions.
-Labels are bounded: the first 1,000 pairs of queue and job type have series of their own; what comes after them counts as `_other`.
+Labels are bounded: the first 1,000 series of a metric have their own; what comes after them counts as `_other`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from headgate.core.states import STATES, TERMINAL
-from headgate.engines.contract import Event, QueueView, WorkerView
-
-MOST_SERIES: Final = 1_000
-OTHER: Final = "_other"
-
-_LIVE: Final = tuple(state for state in STATES if state not in TERMINAL)
-
-Labels = tuple[str, ...]
+from headgate.engines.contract import Event
+from headgate.server.exposition import (
+    MOST_SERIES,
+    OTHER,
+    Labels,
+    bounded,
+    family,
+    head,
+    histogram,
+    pairs,
+)
+from headgate.server.flow_metrics import FlowMetrics
 
 
 class _Timed(NamedTuple):
@@ -34,6 +37,7 @@ class _Timed(NamedTuple):
 
 _DURATION: Final = "ojs_job_duration_seconds"
 _QUEUE_TIME: Final = "ojs_job_queue_time_seconds"
+_QUEUE_WAIT: Final = "ojs_scheduling_queue_wait_duration_seconds"
 _DURATION_MS: Final = (
     5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000,
 )  # fmt: skip
@@ -45,6 +49,8 @@ _TIMED: Final = (
     _Timed("job.completed", "duration_ms", _DURATION, ',state="completed"', _DURATION_MS),
     _Timed("job.failed", "duration_ms", _DURATION, ',state="failed"', _DURATION_MS),
 )
+_STARTED: Final = 0
+"""The place of what tells which pool got the job."""
 _HISTOGRAMS: Final = {
     _QUEUE_TIME: "How long jobs were available before an attempt started.",
     _DURATION: "How long attempts took.",
@@ -65,20 +71,21 @@ _PLACES: Final = {
     for place, kind in enumerate(dict.fromkeys([*(timed.kind for timed in _TIMED), *_COUNTED]))
 }
 """Where in a row each kind is counted; those that are timed come first."""
-_QUEUES: Final = {
-    "queue.created": ("ojs_queue_created_count_total", "Queues that were created."),
-    "queue.deleted": ("ojs_queue_deleted_count_total", "Queues that were deleted."),
-}
+_MOST_POOLS: Final = 50
+"""In one row."""
 
 
 class _Row:
     """What happened to the jobs of one type in one queue."""
 
-    __slots__ = ("counts", "labels", "times")
+    __slots__ = ("counts", "labels", "pools", "times", "written")
 
-    def __init__(self, queue: str, job_type: str) -> None:
-        self.labels = _pairs(("queue", "type"), (queue, job_type))
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self.written = pairs(("queue", "type"), labels)
         self.counts = [0] * len(_PLACES)
+        self.pools: dict[str, int] = {}
+        """Starts, by the pool that the worker belongs to."""
         self.times = [[0] * (len(timed.bounds_ms) + 2) for timed in _TIMED]
         """For each timed kind: how many fell into each bucket, how many above all, their sum."""
 
@@ -86,28 +93,42 @@ class _Row:
 class Metrics:
     """What happened since this process started."""
 
-    __slots__ = ("_queues", "_rows")
+    __slots__ = ("_flow", "_rows", "_tells", "_tenants")
 
     def __init__(self) -> None:
         self._rows: dict[Labels, _Row] = {}
-        self._queues = dict.fromkeys(_QUEUES, 0)
+        self._flow = FlowMetrics(_QUEUE_TIME_MS)
+        self._tells = self._flow.tells
+        self._tenants = {_PLACES[kind]: counter for kind, counter in self._flow.tenants.items()}
 
     def observe(self, event: Event) -> None:
         """Count an event; events of unknown kinds count nowhere."""
         _, kind, _, _, job_type, queue, _, data = event
         place = _PLACES.get(kind)
         if place is None:
-            if kind in self._queues:
-                self._queues[kind] += 1
+            tell = self._tells.get(kind)
+            if tell is not None:
+                tell(event, data or {})
             return
         row = self._rows.get((queue, job_type)) or self._new_row((queue, job_type))
         row.counts[place] += 1
-        if place < len(_TIMED) and data:
+        if not data:
+            return
+        if place < len(_TIMED):
             timed = _TIMED[place]
             ms = data.get(timed.member, 0)
             times = row.times[place]
             times[bisect_left(timed.bounds_ms, ms)] += 1
             times[-1] += ms
+            if place == _STARTED:
+                pools = row.pools
+                pool = data.get("pool") or "default"
+                if pool not in pools and len(pools) >= _MOST_POOLS:
+                    pool = OTHER
+                pools[pool] = pools.get(pool, 0) + 1
+        tenant = data.get("tenant_id")
+        if tenant and place in self._tenants:
+            self._tenants[place].add(tenant, queue)
 
     def happened(self) -> Iterator[list[str]]:
         """The lines of everything that is counted here, one metric after the other.
@@ -117,104 +138,68 @@ class Metrics:
         rows = list(self._rows.values())
         for kind, (name, help_text) in _COUNTED.items():
             place = _PLACES[kind]
-            lines = _head(name, "counter", help_text)
+            lines = head(name, "counter", help_text)
             lines += [
-                f"{name}{{{row.labels}}} {row.counts[place]}" for row in rows if row.counts[place]
+                f"{name}{{{row.written}}} {row.counts[place]}" for row in rows if row.counts[place]
             ]
             yield lines
-        for kind, (name, help_text) in _QUEUES.items():
-            yield [*_head(name, "counter", help_text), f"{name} {self._queues[kind]}"]
         for name, help_text in _HISTOGRAMS.items():
-            yield _head(name, "histogram", help_text)
+            yield head(name, "histogram", help_text)
             for place, timed in enumerate(_TIMED):
                 if timed.metric == name:
                     yield list(_histograms(timed, place, rows))
+        yield _dispatches(rows)
+        yield _queue_waits(rows)
+        yield from self._flow.happened()
 
     def _new_row(self, labels: Labels) -> _Row:
         if len(self._rows) >= MOST_SERIES:
             labels = (OTHER, OTHER)
         row = self._rows.get(labels)
         if row is None:
-            row = self._rows[labels] = _Row(*labels)
+            row = self._rows[labels] = _Row(labels)
         return row
 
 
 def _histograms(timed: _Timed, place: int, rows: Sequence[_Row]) -> Iterator[str]:
-    name = timed.metric
-    bounds = (*(f'le="{ms / 1000:g}"' for ms in timed.bounds_ms), 'le="+Inf"')
     for row in rows:
-        if not row.counts[place]:
-            continue
-        labels = row.labels + timed.labels
-        times = row.times[place]
-        total = 0
-        for bound, count in zip(bounds, times, strict=False):  # the last one is the sum
-            total += count
-            yield f"{name}_bucket{{{labels},{bound}}} {total}"
-        yield f"{name}_sum{{{labels}}} {times[-1] / 1000:.3f}"
-        yield f"{name}_count{{{labels}}} {total}"
+        if row.counts[place]:
+            labels = row.written + timed.labels
+            yield from histogram(timed.metric, labels, timed.bounds_ms, row.times[place])
 
 
-def state(
-    queues: Sequence[QueueView], workers: Sequence[WorkerView], dead_letters: int
-) -> list[str]:
-    """The lines of what is not counted but looked up."""
-    alive = sum(not worker.stale for worker in workers)
-    return [
-        *_gauge("ojs_queue_depth", "Jobs that have not ended.", _depths(queues)),
-        *_gauge("ojs_workers_active", "Workers that are alive.", {(): alive}, ()),
-        *_gauge(
-            "ojs_workers_busy",
-            "Workers with a job, under each queue that they serve.",
-            _busy(workers),
-            ("queue",),
-        ),
-        *_gauge("ojs_dead_letter_total", "Dead letters.", {(): dead_letters}, ()),
-    ]
-
-
-def exposition(lines: Sequence[str]) -> bytes:
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _depths(queues: Sequence[QueueView]) -> dict[Labels, int]:
-    depths: dict[Labels, int] = {}
-    for place, view in enumerate(queues):
-        name = view.name if place < MOST_SERIES else OTHER
-        for state in _LIVE:
-            depths[name, state] = depths.get((name, state), 0) + view.counts[state]
-    return depths
-
-
-def _busy(workers: Sequence[WorkerView]) -> dict[Labels, int]:
-    busy: dict[Labels, int] = {}
-    for worker in workers:
-        if worker.stale or not worker.active_jobs:
-            continue
-        for queue in dict.fromkeys(worker.queues):
-            labels = (queue,) if (queue,) in busy or len(busy) < MOST_SERIES else (OTHER,)
-            busy[labels] = busy.get(labels, 0) + 1
-    return busy
-
-
-def _gauge(
-    name: str, help_text: str, values: dict[Labels, int], names: Labels = ("queue", "state")
-) -> list[str]:
-    lines = _head(name, "gauge", help_text)
-    for labels, value in values.items():
-        lines.append(f"{name}{{{_pairs(names, labels)}}} {value}" if names else f"{name} {value}")
-    return lines
-
-
-def _head(name: str, kind: str, help_text: str) -> list[str]:
-    return [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
-
-
-def _pairs(names: Labels, values: Labels) -> str:
-    return ",".join(
-        f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)
+def _dispatches(rows: Sequence[_Row]) -> list[str]:
+    counts: dict[Labels, int] = {}
+    for row in rows:
+        for pool, count in row.pools.items():
+            labels = bounded((row.labels[0], pool), counts)
+            counts[labels] = counts.get(labels, 0) + count
+    return family(
+        "ojs_scheduling_dispatch_total",
+        "counter",
+        "Jobs given to workers.",
+        ("queue", "pool"),
+        counts,
     )
 
 
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+def _queue_waits(rows: Sequence[_Row]) -> list[str]:
+    """What the rows say of jobs, for each queue as a whole."""
+    sums: dict[str, list[int]] = {}
+    for row in rows:
+        if row.counts[_STARTED]:
+            times = row.times[_STARTED]
+            known = sums.get(row.labels[0])
+            sums[row.labels[0]] = (
+                list(times)
+                if known is None
+                else [one + other for one, other in zip(known, times, strict=True)]
+            )
+    lines = head(
+        _QUEUE_WAIT,
+        "histogram",
+        "How long jobs of a queue were available before they were given out.",
+    )
+    for queue, times in sums.items():
+        lines += histogram(_QUEUE_WAIT, pairs(("queue",), (queue,)), _QUEUE_TIME_MS, times)
+    return lines

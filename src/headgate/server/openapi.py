@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from headgate.core.errors import CATALOGUE
+from headgate.core.tenants import MAX_NAME, NAME
 from headgate.server.context import Context
 from headgate.server.route import Answer, Request, Route
+from headgate.server.tenancy import HEADER
 from headgate.version import VERSION
 
 PATH = "/openapi.json"
@@ -52,6 +54,23 @@ _RETRY_AFTER: dict[str, Any] = {
     "schema": {"type": "integer", "minimum": 1},
     "description": "Seconds after which trying again makes sense.",
 }
+_FULL: dict[str, Any] = {
+    "X-OJS-Queue-Depth": {
+        "schema": {"type": "integer"},
+        "description": "With QUEUE_FULL: how full the queue is, in the unit of its bound.",
+    },
+    "X-OJS-Queue-Bound": {
+        "schema": {"type": "integer"},
+        "description": "With QUEUE_FULL: the bound that is in the way.",
+    },
+}
+_TENANT: dict[str, Any] = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": MAX_NAME},
+    "description": "The tenant that the request comes from: nobody else's jobs are seen or touched.",
+}
 _HEADERS_SENT = ("OJS-Version", "X-Request-Id")
 
 
@@ -74,7 +93,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "components": {
             "schemas": {**dict(sorted(components.items())), "Error": _ERROR},
             "responses": {_name(status): _refusal(status) for status in statuses},
-            "headers": {**_HEADERS, "Retry-After": _RETRY_AFTER},
+            "headers": {**_HEADERS, **_FULL, "Retry-After": _RETRY_AFTER},
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -121,7 +140,10 @@ def _operation(route: Route, schemas: Mapping[Any, dict[str, Any]]) -> dict[str,
     parameters = [
         *(_parameter(name, "path", "") for name in _PARAMETER.findall(route.path)),
         *(_parameter(name, "query", meaning) for name, meaning in route.query.items()),
+        *(_parameter(name, "header", meaning) for name, meaning in route.headers.items()),
     ]
+    if route.tenant != "ignored":
+        parameters.append(_TENANT)
     if parameters:
         found["parameters"] = parameters
     if route.body != "none":
@@ -150,7 +172,11 @@ def _operation(route: Route, schemas: Mapping[Any, dict[str, Any]]) -> dict[str,
 def _answered(route: Route, status: int, body: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "description": HTTPStatus(status).phrase,
-        "headers": {name: _ref("headers", name) for name in _HEADERS_SENT},
+        "headers": {name: _ref("headers", name) for name in _HEADERS_SENT}
+        | {
+            name: {"schema": {"type": "number"}, "description": meaning}
+            for name, meaning in route.sends.items()
+        },
     }
     if status != HTTPStatus.NO_CONTENT:
         found["content"] = {route.content: {"schema": body}}
@@ -184,6 +210,8 @@ def _errors(route: Route) -> list[int]:
 
 def _refusal(status: int) -> dict[str, Any]:
     names = (*_HEADERS_SENT, "Retry-After") if status in {429, 503} else _HEADERS_SENT
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        names = (*names, *_FULL)
     return {
         "description": ", ".join(
             entry.code for entry in CATALOGUE.values() if entry.status == status

@@ -23,7 +23,8 @@ from headgate.core.errors import (
     RateLimited,
     Unsupported,
 )
-from headgate.server import bodies
+from headgate.operations import owners
+from headgate.server import bodies, tenancy
 from headgate.server.auth import ANONYMOUS, Gatekeeper
 from headgate.server.context import Context
 from headgate.server.route import Answer, Request, Route, Stream
@@ -42,9 +43,11 @@ _READ = frozenset(
         b"content-encoding",
         b"content-length",
         b"content-type",
+        b"ojs-block-timeout",
         b"ojs-requires-extension",
         b"ojs-version",
         b"x-request-id",
+        *tenancy.HEADERS,
     }
 )
 _NO_QUERY: dict[str, str] = {}
@@ -71,6 +74,7 @@ class Pipeline:
         self._fixed = self._router.fixed
         self._keeper = Gatekeeper(context.settings.tokens)
         self._extensions = extensions
+        self._strict_tenants = context.settings.strict_tenants
         self._access_log = context.settings.access_log
         self._waiting: set[asyncio.Future[None]] = set()
         self._pumps: set[asyncio.Task[None]] = set()
@@ -121,6 +125,9 @@ class Pipeline:
         answer: Answer | Stream
         try:
             try:
+                if endpoint.owned and request.tenant:
+                    job_id = request.params[0]
+                    await owners.check(self.context.engine, job_id, request.tenant, request.now_ms)
                 answer = await endpoint.handler(self.context, request)
             except OjsError as refusal:
                 answer = _refusal(refusal, request.request_id)
@@ -238,7 +245,12 @@ class Pipeline:
         request.endpoint = endpoint
         request.identity = self._keeper.admit(found.get(b"authorization"), endpoint.roles)
         if found:
+            request.known = found
             self._check_headers(request, endpoint, found)
+        if endpoint.tenant:
+            request.tenant = tenancy.tenant_of(found)
+            if self._strict_tenants and endpoint.tenant > 1 and not request.tenant:
+                raise tenancy.missing()
         if query:
             request.raw_query = query
             request.query = _parameters(query)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from headgate.server.auth import Identity
 from headgate.server.context import Context
+
+_NONE: Mapping[bytes, bytes] = {}
 
 
 class Request:
@@ -23,6 +25,7 @@ class Request:
         "gone",
         "headers",
         "identity",
+        "known",
         "method",
         "now_ms",
         "params",
@@ -31,6 +34,7 @@ class Request:
         "raw_query",
         "request_id",
         "streaming",
+        "tenant",
     )
 
     def __init__(
@@ -63,6 +67,11 @@ class Request:
 
         Only handlers that wait call it. What they then answer reaches the client if it is still there.
         """
+
+        self.known: Mapping[bytes, bytes] = _NONE
+        """Those headers that the server gives a meaning, by name."""
+        self.tenant = ""
+        """Whom the request comes from; "" where it does not say, or where the route does not ask."""
 
         # The application's own.
         self.method = ""
@@ -98,6 +107,9 @@ class Stream(Struct):
     content_type: bytes = b"text/event-stream"
 
 
+Tenancy: TypeAlias = Literal["ignored", "seen", "needed"]
+"""What a route makes of the tenant that a request names; where it is needed, a strict server refuses requests that name none."""
+
 Handler = Callable[[Context, Request], Awaitable[Answer | Stream]]
 
 
@@ -124,9 +136,20 @@ class Route(Struct, frozen=True):
     """The type of the successful answer, for the document."""
     query: Mapping[str, str] = {}
     """Query parameters and what they mean, for the document."""
+    headers: Mapping[str, str] = {}
+    """Headers of the request that mean something here only, for the document."""
+    sends: Mapping[str, str] = {}
+    """Headers that a successful answer may carry, for the document."""
+    tenant: Tenancy = "ignored"
+    owned: bool = False
+    """The path names a job: where the request names a tenant, only the jobs of that one exist."""
     errors: tuple[int, ...] = ()
     durable: bool = True
     """Answer only when what the handler observed is durable. Health and metrics need not wait."""
     tag: str = "jobs"
     many: bool = False
     """The body holds many jobs: what limits the number of keys in one body holds for each of them."""
+
+
+OWNED: dict[str, Any] = {"tenant": "needed", "owned": True}
+"""For routes that are about one job."""

@@ -18,7 +18,18 @@ _DEEPEST = 16
 class Endpoint:
     """A route with everything computed that does not depend on the request."""
 
-    __slots__ = ("body", "decode", "durable", "handler", "many", "open", "roles", "route")
+    __slots__ = (
+        "body",
+        "decode",
+        "durable",
+        "handler",
+        "many",
+        "open",
+        "owned",
+        "roles",
+        "route",
+        "tenant",
+    )
 
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -31,6 +42,8 @@ class Endpoint:
             self.decode = msgspec.json.Decoder(route.request).decode
         self.many = route.many
         self.durable = route.durable
+        self.tenant = {"ignored": 0, "seen": 1, "needed": 2}[route.tenant]
+        self.owned = route.owned
 
 
 class Place:

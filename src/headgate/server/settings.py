@@ -91,6 +91,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Allow an address that others can reach without any token."""
     strict_queues: bool = False
     """Refuse jobs for queues that nobody created."""
+    strict_tenants: bool = False
+    """Refuse producers and workers that name no tenant."""
     heartbeat_timeout_s: Positive = 30
     """A worker that is silent for so long is dead."""
     shutdown_s: Seconds = 30.0

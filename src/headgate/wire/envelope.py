@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Raw, json
+from msgspec import Raw, Struct, json
 
 from headgate.core.envelope import SCHEDULED_FIRST, Envelope
 from headgate.core.errors import InvalidRequest, TooLarge
+from headgate.core.limits import Use, uses_from
 from headgate.core.queues import check_name
+from headgate.core.tenants import check_tenant
 from headgate.core.times import LONGEST_MS, SECOND_MS, duration_ms, resolve_instant
 from headgate.wire.members import NULL, object_fields, object_members, string, text_of, whole
 
@@ -51,12 +54,17 @@ _PREFERRED: Final = ("retry", "scheduled_at", "timeout_ms", "visibility_timeout_
 _RENAMED: Final = ("retry", "scheduled_at")
 """Those whose two names mean the very same, so that one is kept under the other."""
 
+_NOTHING: Final = b"{}"
+_LONGEST_REMEMBERED: Final = 1_024
+"""Bytes of a `rate_limit` that is worth remembering."""
+
 _boolean: Final = json.Decoder(bool).decode
 _texts: Final = json.Decoder(list[str]).decode
 _encode: Final = json.Encoder().encode
 
 _known_types: Final[dict[str, str]] = {}
 _known_queues: Final[dict[str, str]] = {}
+_known_tenants: Final[dict[str, str]] = {}
 _MOST_KNOWN: Final = 10_000
 
 
@@ -66,10 +74,12 @@ def read_envelope(
     *,
     envelope_bytes: int = 10 << 20,
     meta_bytes: int = 64 << 10,
+    tenant: str = "",
 ) -> Envelope:
     """Read one job. Raises OjsError.
 
     A Raw is part of a body whose UTF-8 was checked as a whole.
+    `tenant` is whom the request comes from: its `meta` gets that id, and must not have had another one.
     """
     if len(memoryview(source)) > envelope_bytes:
         raise TooLarge(f"a job may have at most {envelope_bytes} bytes")
@@ -85,14 +95,18 @@ def read_envelope(
     args = bytes(take("args", NULL))
     if args[:1] != b"[":
         raise InvalidRequest(field="args", expected="an array")
-    meta = b"{}"
+    meta = _NOTHING
     if (given := take("meta", None)) is not None:
         meta = _meta(given, "meta")
     if (given := take("metadata", None)) is not None:
         meta = _merged(meta, _meta(given, "metadata"))
+    if tenant or meta is not _NOTHING:
+        meta, tenant = _owned(meta, tenant)
     if len(meta) > meta_bytes:
         raise TooLarge(field="meta", expected=f"at most {meta_bytes} bytes")
     envelope = Envelope(job_type, b"", args, meta=meta)
+    if tenant:
+        envelope.tenant = tenant
     if (given := take("id", None)) is not None:
         envelope.id = _id(given)
     if (given := take("queue", None)) is not None:
@@ -211,7 +225,7 @@ def _priority(value: Raw) -> int:
 
 def _meta(value: Raw, field: str) -> bytes:
     if value == NULL:
-        return b"{}"
+        return _NOTHING
     meta = bytes(value)
     if meta[:1] != b"{":
         raise InvalidRequest(field=field, expected="an object")
@@ -220,6 +234,39 @@ def _meta(value: Raw, field: str) -> bytes:
 
 def _merged(meta: bytes, metadata: bytes) -> bytes:
     return _encode({**object_members(meta, "meta"), **object_members(metadata, "metadata")})
+
+
+class _Owned(Struct, gc=False):
+    tenant_id: str | None = None
+
+
+_owner: Final = json.Decoder(_Owned).decode
+
+
+def _owned(meta: bytes, named: str) -> tuple[bytes, str]:
+    """The meta with the tenant that the request names, and whose job it is; "" when nobody says.
+
+    Decoding finds a name that is written with escapes as well, and is no slower than a search.
+    """
+    try:
+        own = _owner(meta).tenant_id
+    except msgspec.DecodeError:
+        own = ""
+    if own is None:
+        return (_with_tenant(meta, named), named) if named else (meta, "")
+    check_tenant(own, field="meta.tenant_id")
+    if named and own != named:
+        raise InvalidRequest(
+            field="meta.tenant_id",
+            expected=f"absent, or the tenant that the request names, {named}",
+        )
+    return meta, _remember(_known_tenants, own)
+
+
+def _with_tenant(meta: bytes, tenant: str) -> bytes:
+    if meta is _NOTHING:
+        return b'{"tenant_id":"%b"}' % tenant.encode()
+    return _encode({**object_members(meta, "meta"), "tenant_id": tenant})
 
 
 # Members that mean something. Each reader gives what to keep, None for nothing.
@@ -297,9 +344,24 @@ def _unique_key(envelope: Envelope, value: Raw) -> Raw:
     return value
 
 
-def _rate_limit(value: Raw) -> None:
-    if bytes(value)[:1] != b"{":
-        raise InvalidRequest(field="rate_limit", expected="an object")
+def _rate_limit(envelope: Envelope, value: Raw) -> Raw:
+    given = bytes(value)
+    if len(given) <= _LONGEST_REMEMBERED:
+        envelope.uses = _remembered_uses(given, envelope.queue)
+    else:
+        envelope.uses = _uses(given, envelope.queue)
+    return value
+
+
+def _uses(given: bytes, queue: str) -> tuple[Use, ...]:
+    try:
+        return uses_from(json.decode(given), queue)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequest(f"rate_limit cannot be read: {error}", field="rate_limit") from None
+
+
+# Producers send the same few limits over and over, and equal jobs then share one record.
+_remembered_uses = lru_cache(maxsize=4_096)(_uses)
 
 
 def _tags(value: Raw) -> None:
@@ -333,6 +395,6 @@ _READERS: Final[dict[str, Reader]] = {
     "unique_key": _unique_key,
     "tags": _kept(_tags),
     "version": _kept(_version),
-    "rate_limit": _kept(_rate_limit),
+    "rate_limit": _rate_limit,
     **{name: _plain(name) for name in ("schema", "parent_id", "workflow_id", "root_id")},
 }

@@ -36,6 +36,11 @@ class FetchPart(Struct):
     visibility_timeout_ms: Milliseconds | None = None
     wait_ms: Milliseconds | None = None
     """Only honoured in an exchange without acks and nacks."""
+    pool: str | None = None
+    """Which the worker belongs to; the exchange registers it there."""
+    strategy: str | None = None
+    weights: dict[str, int] | None = None
+    explain: bool | None = None
 
 
 class ExchangeRequest(Struct):
@@ -59,6 +64,8 @@ class ItemAnswer(Struct):
     retry_delay_ms: int | UnsetType = UNSET
     finished_at: str | UnsetType = UNSET
     visible_until: str | UnsetType = UNSET
+    dead_letter_queue: str | UnsetType = UNSET
+    """Where it stands now, as a dead letter."""
     error: dict[str, Any] | UnsetType = UNSET
 
 
@@ -71,6 +78,8 @@ class ExchangeAnswer(Struct):
     cancelled_jobs: list[str]
     server_time: str
     jobs: list[FetchedJob]
+    next_at: str | UnsetType = UNSET
+    reasons: dict[str, str] | UnsetType = UNSET
 
 
 class Answered(Protocol):
@@ -92,6 +101,8 @@ class Answered(Protocol):
     def retry_delay_ms(self) -> int: ...
     @property
     def visible_until(self) -> int: ...
+    @property
+    def dead_letter_queue(self) -> str: ...
 
 
 def answered_json(item: Answered) -> bytes:
@@ -102,6 +113,8 @@ def answered_json(item: Answered) -> bytes:
     )
     if item.finished_at:
         text += f',"finished_at":"{instant_text(item.finished_at)}"'
+        if item.dead_letter_queue:
+            text += f',"dead_letter_queue":"{item.dead_letter_queue}"'
     elif item.state == RETRYABLE:
         text += f',"next_attempt_at":"{instant_text(item.due_at)}"'
         if item.retry_delay_ms >= 0:

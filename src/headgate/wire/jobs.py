@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import json
 
-from headgate.core.envelope import SCHEDULED_FIRST
+from headgate.core.envelope import SCHEDULED_FIRST, unscheduled
 from headgate.core.job import Job, More
 from headgate.core.states import CANCELLED, COMPLETED, DISCARDED, RETRYABLE, SCHEDULED
 from headgate.core.times import instant_text
@@ -45,9 +45,14 @@ def job_json(job: Job, now_ms: int) -> bytes:
         text += _ended(job)
     elif job.state == RETRYABLE:
         text += f',"next_attempt_at":"{instant_text(job.due_at)}"'
-    elif job.state == SCHEDULED and not job.fixed.startswith(SCHEDULED_FIRST):
-        text += f',"scheduled_at":"{instant_text(job.due_at)}"'
-    parts = [text.encode(), b",", job.fixed]
+    fixed = job.fixed
+    if job.state == SCHEDULED and not job.finished_at:
+        if job.more is not None and job.more.postponed_by:
+            # Its producer's own time has passed; it was put off since.
+            fixed = unscheduled(fixed)
+        if not fixed.startswith(SCHEDULED_FIRST):
+            text += f',"scheduled_at":"{instant_text(job.due_at)}"'
+    parts = [text.encode(), b",", fixed]
     if job.more is not None:
         _rare(job, job.more, parts)
     if job.result is not None and not result_is_over(job, now_ms):
@@ -115,6 +120,11 @@ def _rare(job: Job, more: More, parts: list[bytes]) -> None:
         text += f',"activated_at":"{instant_text(more.activated_at)}"'
     if more.re_enqueued_at:
         text += f',"re_enqueued_at":"{instant_text(more.re_enqueued_at)}"'
+    if more.origin:
+        text += (
+            f',"dead_letter":{{"original_queue":"{more.origin}","attempts":{more.buried_attempts},'
+            f'"reason":{_quoted(more.buried_for)},"at":"{instant_text(more.buried_at)}"}}'
+        )
     if text:
         parts.append(text.encode())
     if more.errors:

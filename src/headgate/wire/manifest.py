@@ -19,11 +19,18 @@ CAPABILITIES: Final = {
     "job_ttl": True,
     "pause_resume": True,
     "priority_queues": True,
-    "rate_limiting": False,
+    "rate_limiting": True,
     "schema_validation": False,
     "unique_jobs": True,
     "workflows": False,
 }
+
+_EXTENSIONS: Final = ("rate-limiting", "backpressure", "queue-config", "fair-scheduling")
+_REVISION: Final = "1.0.0-rc.1"
+_URI: Final = "urn:ojs:ext:"
+
+EXTENSIONS: Final = frozenset(_URI + name for name in _EXTENSIONS)
+"""What requests may require."""
 
 
 def manifest(
@@ -45,7 +52,9 @@ def manifest(
         "capabilities": CAPABILITIES,
         "unique_job_strength": "strong",
         "extensions": {
-            "official": [],
+            "official": [
+                {"name": name, "uri": _URI + name, "version": _REVISION} for name in _EXTENSIONS
+            ],
             "experimental": [],
             "payload_limits": {
                 "max_envelope_bytes": envelope_bytes,

@@ -30,7 +30,7 @@ def object_members(source: bytes | Raw, field: str = "") -> dict[str, Raw]:
         if field:
             raise InvalidRequest(field=field, expected="a JSON object") from None
         what = "the job" if type(source) is Raw else "the body"
-        raise InvalidPayload(field=what, expected="a JSON object") from None
+        raise InvalidPayload(f"{what} must be a JSON object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidPayload(f"the body is not valid JSON: {error}", field=field) from None
 

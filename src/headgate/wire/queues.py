@@ -86,9 +86,19 @@ class QueueInfo(Struct):
     queue: QueueFace
 
 
+class Fullest(Struct):
+    """The tightest bound of a queue, and how far it is used up."""
+
+    measure: str
+    """jobs, active_included or bytes"""
+    depth: int
+    bound: int
+
+
 class QueueStats(Struct):
     queue: str
     depth: int
+    """Jobs that have not ended, active ones included."""
     available: int
     active: int
     scheduled: int
@@ -103,6 +113,24 @@ class QueueStats(Struct):
     avg_wait_ms: float
     throughput_per_second: float
     """Of completed jobs, over the last minute."""
+    bytes: int
+    """Of all jobs that have not ended."""
+    parked: int
+    """Producers that wait for room."""
+    max_depth: int | UnsetType = UNSET
+    """The bound on jobs that wait, active ones not counted."""
+    max_size: int | UnsetType = UNSET
+    """The bound on jobs, active ones counted."""
+    max_size_bytes: int | UnsetType = UNSET
+    bound: Fullest | UnsetType = UNSET
+    pressure: float | UnsetType = UNSET
+    """How full it is by that bound, from 0 to 1."""
+    oldest_available_at: str | UnsetType = UNSET
+    """Since when the oldest of those jobs waits that are available."""
+    oldest_available_age_ms: int | UnsetType = UNSET
+    oldest_runnable_at: str | UnsetType = UNSET
+    """Since when the oldest of those jobs waits that nothing but a free worker keeps from running."""
+    oldest_runnable_age_ms: int | UnsetType = UNSET
 
 
 class QueueStatsAnswer(Struct):
@@ -124,6 +152,14 @@ class Paused(Struct):
     resumed_at: str | UnsetType = UNSET
 
 
+class Drained(Struct):
+    queue: PausedFace
+    status: str
+    """draining, or deleted when it was empty"""
+    unfinished_jobs: int
+    """It is deleted when these have ended; resuming it before calls that off."""
+
+
 class PriorityStats(Struct):
     queue: str
     counts_by_priority: dict[str, int]
@@ -135,8 +171,12 @@ class DeletedQueue(Struct):
     queue: str
     strategy: str
     jobs_affected: int
+    """Jobs that are discarded or moved because of it."""
     state: str
+    """deleted, or draining while active jobs run or the rest is carried out"""
     target_queue: str | UnsetType = UNSET
+    task: TaskInfo | UnsetType = UNSET
+    """Where the rest can be followed; absent when nothing is left to do."""
 
 
 class Throughput(Struct):
@@ -160,6 +200,12 @@ class AdminQueue(Struct, omit_defaults=True):
     created_at: str
     paused_at: str | UnsetType = UNSET
     oldest_available_at: str | UnsetType = UNSET
+    oldest_runnable_at: str | UnsetType = UNSET
+    """Since when the oldest of those jobs waits that nothing but a free worker keeps from running."""
+    pressure: float | UnsetType = UNSET
+    """How full it is by its tightest bound, from 0 to 1."""
+    parked: int = 0
+    """Producers that wait for room."""
     configuration: dict[str, Any] | UnsetType = UNSET
     """What holds for the queue; only in the answer about one queue."""
 
@@ -175,6 +221,14 @@ class AdminPaused(Struct):
     state: str
     paused_at: str | UnsetType = UNSET
     resumed_at: str | UnsetType = UNSET
+
+
+class AdminDrained(Struct):
+    name: str
+    paused: bool
+    state: str
+    """draining, or deleted when it was empty"""
+    unfinished_jobs: int
 
 
 class Purged(Struct):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from headgate.core.limits import KEY, MAX_KEY, MAX_USES
 from headgate.wire.envelope import JOB_ID, JOB_TYPE, MAX_PRIORITY, MAX_TYPE
 
 _Id = Annotated[str, Meta(pattern=f"^{JOB_ID.pattern}$")]
@@ -21,6 +22,29 @@ _State = Literal[
     "scheduled", "available", "pending", "active", "retryable", "completed", "cancelled",
     "discarded",
 ]  # fmt: skip
+
+
+class Rate(Struct):
+    limit: Annotated[int, Meta(ge=1)]
+    period: Annotated[str, Meta(description="An ISO 8601 duration above zero")]
+
+
+class RatePolicy(Struct):
+    """A key that the job passes; a limit that is given replaces that of the key, null clears it, absent leaves it."""
+
+    key: Annotated[str, Meta(pattern=f"^{KEY.pattern}$", max_length=MAX_KEY)]
+    concurrency: Annotated[int, Meta(ge=0)] | UnsetType | None = UNSET
+    """How many jobs may be active at a time; 0 holds all of them."""
+    rate: Rate | UnsetType | None = UNSET
+    """How many may start in any period."""
+    throttle: Rate | UnsetType | None = UNSET
+    """The same, evenly spaced."""
+    on_limit: Literal["wait", "reschedule", "drop"] | UnsetType = UNSET
+    scope: Literal["global", "tenant"] | UnsetType = UNSET
+    """tenant: a key of this name for each tenant."""
+
+
+_Policies = Annotated[list[RatePolicy], Meta(min_length=1, max_length=MAX_USES)]
 
 
 class JobOptions(Struct):
@@ -47,7 +71,8 @@ class JobOptions(Struct):
     pending: bool | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
     """Laid over meta."""
-    rate_limit: dict[str, Any] | UnsetType = UNSET
+    rate_limit: RatePolicy | _Policies | UnsetType = UNSET
+    """One key, or up to four that all have to be open."""
     schema: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
     version: int | str | UnsetType = UNSET
     total_timeout: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
@@ -97,6 +122,14 @@ class AttemptError(Struct):
     backtrace: list[str] | UnsetType = UNSET
 
 
+class DeadLetter(Struct):
+    original_queue: str
+    attempts: int
+    """That it had there."""
+    reason: str
+    at: str
+
+
 class JobRecord(Struct):
     """A job; members that are not set are absent, and those that its producer sent stand beside these."""
 
@@ -128,6 +161,8 @@ class JobRecord(Struct):
     error: AttemptError | UnsetType = UNSET
     errors: list[AttemptError] | UnsetType = UNSET
     result: Any | UnsetType = UNSET
+    dead_letter: DeadLetter | UnsetType = UNSET
+    """Of a job that stands in a dead letter queue."""
 
 
 class FetchedJob(JobRecord, kw_only=True):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, json
 
-from headgate.core.errors import TooLarge
+from headgate.core.dead_letters import moved_to
+from headgate.core.errors import InvalidRequest, TooLarge
 from headgate.core.history import TracedFailure
 from headgate.core.job import Job
 from headgate.core.retry import Failure
 from headgate.core.states import DISCARDED, RETRYABLE
-from headgate.core.times import LONGEST_MS, instant_text
+from headgate.core.times import LONGEST_MS, instant_text, resolve_instant
 from headgate.wire.jobs import completed_at, job_json
 from headgate.wire.shapes import FetchedJob, JobRecord
 
@@ -36,6 +38,14 @@ class FetchRequest(Struct):
     visibility_timeout_ms: Milliseconds | None = None
     wait_ms: Milliseconds | None = None
     """How long to wait for a job when there is none."""
+    pool: str | None = None
+    """Which the worker belongs to; where the server knows it, its settings take the place of what is asked for here."""
+    strategy: str | None = None
+    """strict (default), round-robin, weighted or least-loaded: which queue is next."""
+    weights: dict[str, int] | None = None
+    """By queue, with the strategy weighted; 1 where none is given."""
+    explain: bool | None = None
+    """Whether an empty answer says why: true for every queue, false not at all, else what is out of the ordinary."""
 
 
 class AckRequest(Struct):
@@ -65,6 +75,10 @@ class JobError(Struct):
     retryable: bool | None = None
     details: dict[str, Any] | None = None
     backtrace: list[str] | str | None = None
+    rate_limit_until: str | None = None
+    """Until then no other job with this key starts; an instant, or `+` and a duration."""
+    rate_limit_key: str | None = None
+    """Which of the job's keys; the first where it is not said."""
 
 
 class NackRequest(Struct):
@@ -120,6 +134,10 @@ class DeregisterRequest(Struct):
 
 class FetchAnswer(Struct):
     jobs: list[FetchedJob]
+    next_at: str | UnsetType = UNSET
+    """When something is known to open, where there was nothing."""
+    reasons: dict[str, str] | UnsetType = UNSET
+    """By queue, why there was nothing."""
 
 
 class AckAnswer(Struct):
@@ -142,6 +160,8 @@ class NackAnswer(Struct):
     retry_delay_ms: int | UnsetType = UNSET
     discarded_at: str | UnsetType = UNSET
     completed_at: str | UnsetType = UNSET
+    dead_letter_queue: str | UnsetType = UNSET
+    """Where the job stands now, as a dead letter."""
 
 
 class HeartbeatAnswer(Struct):
@@ -204,6 +224,27 @@ def failure_of(error: JobError, *, requeue: bool, field: str = "error") -> Failu
     )
 
 
+def hold_until(error: JobError, now_ms: int, *, field: str = "error") -> int:
+    """Until when the attempt was told to leave the job's key alone; 0 when it was not, or when that is over."""
+    if error.rate_limit_until is None:
+        return 0
+    try:
+        until, _ = resolve_instant(error.rate_limit_until, now_ms)
+    except ValueError as refused:
+        raise InvalidRequest(str(refused), field=f"{field}.rate_limit_until") from None
+    return until if until > now_ms else 0
+
+
+def why_json(next_at: int, reasons: Mapping[str, str]) -> bytes:
+    """The members of an empty answer that say why it is empty; each begins with its comma."""
+    text = b""
+    if next_at:
+        text += b',"next_at":"%b"' % instant_text(next_at).encode()
+    if reasons:
+        text += b',"reasons":' + _encode(reasons)
+    return text
+
+
 def value_of(value: Raw | UnsetType) -> bytes | None:
     """A value of its own, which does not keep its whole request alive; null counts as absent."""
     if value is UNSET:
@@ -220,7 +261,16 @@ def ack_json(job: Job, now_ms: int) -> bytes:
     return b"%b%b}" % (text.encode(), job_json(job, now_ms))
 
 
-def nack_json(job: Job, now_ms: int) -> bytes:
+def nack_json(job: Job, now_ms: int, *, requeued: bool = False) -> bytes:
+    queue = moved_to(job, requeued=requeued)
+    if queue and job.more is not None:
+        at = instant_text(job.more.buried_at)
+        text = (
+            f'{{"id":"{job.id}","job_id":"{job.id}","state":"{DISCARDED}",'
+            f'"attempt":{job.more.buried_attempts},"max_attempts":{job.max_attempts},'
+            f'"discarded_at":"{at}","completed_at":"{at}","dead_letter_queue":"{queue}",'
+        )
+        return b'%b"job":%b}' % (text.encode(), job_json(job, now_ms))
     text = (
         f'{{"id":"{job.id}","job_id":"{job.id}","state":"{job.state}",'
         f'"attempt":{job.attempt},"max_attempts":{job.max_attempts},'

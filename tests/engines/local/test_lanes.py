@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -9,8 +11,14 @@ from hypothesis.stateful import (
     rule,
 )
 
+from headgate.core.gates import LimitsChange
 from headgate.core.job import Job, copy_of
-from headgate.engines.local.lanes import Group, Lane
+from headgate.core.states import AVAILABLE
+from headgate.engines.local.events import EventLog
+from headgate.engines.local.lanes import Lane
+from headgate.engines.local.queue import AGE, PLAIN
+from headgate.engines.local.rows import Record
+from headgate.engines.local.tables import Tables
 
 
 def job(seq: int, priority: int = 0) -> Job:
@@ -32,7 +40,7 @@ class LaneAgainstList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lane = Lane(Group(), ())
+        self.lane = Lane("", ())
         self.line: list[Job] = []
         self.away: list[Job] = []
         self.seq = 0
@@ -105,7 +113,7 @@ TestLaneAgainstList.settings = settings(max_examples=80, stateful_step_count=40)
 
 
 def test_a_lane_that_jobs_only_leave_gives_its_memory_back() -> None:
-    lane = Lane(Group(), ())
+    lane = Lane("", ())
     jobs = [job(seq) for seq in range(4_000)]
     for each in jobs:
         lane.add(each)
@@ -113,12 +121,13 @@ def test_a_lane_that_jobs_only_leave_gives_its_memory_back() -> None:
         lane.leave(each)
     assert lane.size == 1
     assert lane.husks <= 1_001
+    assert lane._rows is not None
     assert len(lane._rows[0].in_order) <= 1_002
     assert lane.take() is jobs[0]
 
 
 def test_a_priority_without_jobs_is_forgotten() -> None:
-    lane = Lane(Group(), ())
+    lane = Lane("", ())
     for priority in range(100):
         lane.add(job(priority, priority))
     while lane.take():
@@ -127,56 +136,102 @@ def test_a_priority_without_jobs_is_forgotten() -> None:
     assert lane.priorities == []
 
 
-class GroupAgainstList(RuleBasedStateMachine):
-    """The best lane of a group holds the job that comes first of all its lanes."""
+class Nowhere:
+    """A log that keeps nothing."""
+
+    now_ms = 0
+    number = 0
+
+    def write(self, record: Record) -> None:
+        pass
+
+    def row(self, job_id: str) -> None:
+        return None
+
+    def rows(self, sql: str, values: tuple[Any, ...]) -> list[Record]:
+        return []
+
+
+class QueueAgainstList(RuleBasedStateMachine):
+    """The first lane of a queue holds the job that comes first of all that no closed gate stops."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.group = Group()
+        self.tables = Tables(Nowhere(), EventLog(10), keep_finished=True)
+        self.queue = self.tables.queue("q")
+        self.queue.exists = True
         self.line: list[Job] = []
         self.seq = 0
 
-    @rule(key=st.sampled_from(["a", "b", "c"]), priority=priorities)
-    def enqueue(self, key: str, priority: int) -> None:
+    def free(self) -> list[Job]:
+        known = self.tables.keys.known
+        return [job for job in self.line if all(not known[name].shut for name, _ in job.keys)]
+
+    @rule(
+        names=st.lists(st.sampled_from("abc"), unique=True, max_size=2),
+        tenant=st.sampled_from(["", "", "t", "u"]),
+        priority=priorities,
+    )
+    def enqueue(self, names: list[str], tenant: str, priority: int) -> None:
         self.seq += 1
         newest = job(self.seq, priority)
-        lane = self.group.lane((key,))
+        newest.keys = tuple((name, "wait") for name in names)
+        newest.tenant = tenant
+        self.tables.keys.use(newest)
+        self.queue.count(newest, AVAILABLE, 1)
+        self.queue.line_up(newest)
         self.line.append(newest)
-        if lane.add(newest):
-            self.group.show(lane)
 
-    @precondition(lambda self: self.line)
-    @rule()
-    def take(self) -> None:
-        best = self.group.best()
-        assert best is not None
-        taken = best.take()
-        assert taken is ordered(self.line)[0]
+    def ended(self, gone: Job) -> None:
+        self.queue.count(gone, AVAILABLE, -1)
+        self.tables.keys.unuse(gone)
+
+    @rule(name=st.sampled_from("abc"), slots=st.sampled_from([None, 0, 1]))
+    def limit(self, name: str, slots: int | None) -> None:
+        key = self.tables.keys.named(name)
+        key.register(LimitsChange(concurrency=slots))
+        self.tables.keys.recheck(key)
+
+    @rule(order=st.sampled_from([PLAIN, AGE]), tenant=st.sampled_from(["", "", "", "t"]))
+    def take(self, order: int, tenant: str) -> None:
+        free = [job for job in self.free() if not tenant or job.tenant == tenant]
+        lane = self.queue.first(order, tenant)
+        if not free:
+            assert lane is None
+            return
+        assert lane is not None
+        if order == AGE and not tenant:
+            assert lane.oldest() is min(free, key=lambda job: job.seq)
+        else:
+            assert lane.head() is ordered(free)[0]
+        taken = self.queue.take(lane)
+        self.ended(taken)
         self.line.remove(taken)
 
     @precondition(lambda self: self.line)
     @rule(place=st.integers(0, 1_000))
     def leave(self, place: int) -> None:
         gone = self.line.pop(place % len(self.line))
-        gone.lane.leave(gone)
+        self.queue.step_out(gone)
+        self.ended(gone)
 
     @invariant()
     def agrees(self) -> None:
-        best = self.group.best()
-        if self.line:
-            assert best is not None
-            assert best.head() is ordered(self.line)[0]
-        else:
-            assert best is None
+        self.queue.check()
+        oldest = sorted(self.line, key=lambda job: job.seq)
+        assert list(self.queue.by_age()) == oldest
+        free = ordered(self.free())
+        lane = self.queue.first()
+        assert (None if lane is None else lane.head()) is (free[0] if free else None)
 
 
-TestGroupAgainstList = GroupAgainstList.TestCase
-TestGroupAgainstList.settings = settings(max_examples=60, stateful_step_count=40)
+TestQueueAgainstList = QueueAgainstList.TestCase
+TestQueueAgainstList.settings = settings(max_examples=120, stateful_step_count=40)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), priorities), unique_by=lambda pair: pair[0]))
 def test_jobs_that_come_in_any_order_leave_in_theirs(given: list[tuple[int, int]]) -> None:
-    lane = Lane(Group(), ())
+    lane = Lane("", ())
     jobs = [job(seq, priority) for seq, priority in given]
     for each in jobs:
         lane.add(each)

@@ -14,10 +14,13 @@ from headgate.engines.local.rows import (
     CHANGED,
     CHANGING,
     COLUMNS,
+    KEYS,
     LASTING,
+    POOL,
     STORED,
     changed,
     job_of,
+    present,
     stored,
 )
 
@@ -46,6 +49,11 @@ mores = st.builds(
     heard_at=instants,
     re_enqueued_at=instants,
     trace_id=texts,
+    postponed_by=texts,
+    origin=texts,
+    buried_at=instants,
+    buried_for=texts,
+    buried_attempts=st.integers(0, 50),
     result_ttl_ms=st.integers(-1, 10**9),
 )
 retries = st.just(DEFAULT) | st.builds(
@@ -70,6 +78,7 @@ jobs = st.builds(
     retry=retries,
     unique=st.none() | texts,
     tenant=texts,
+    keys=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
     state=st.sampled_from(STATES),
     seq=instants,
     attempt=st.integers(0, 50),
@@ -80,6 +89,7 @@ jobs = st.builds(
     visible_until=instants,
     finished_at=instants,
     worker=texts,
+    pool=texts,
     result=st.none() | st.binary(max_size=8),
     dead=st.booleans(),
     more=st.none() | mores,
@@ -128,6 +138,18 @@ def test_a_change_carries_all_that_can_change(before: Job, after: Job) -> None:
     assert len(change) == CHANGED == 2 + len(CHANGING)
     assert change[1] == before.state
     assert kept(job_of((change[0], *change[2:], *whole[CHANGED:]))) == kept(after)
+
+
+@given(jobs, texts)
+def test_records_of_schema_1_are_still_read(job: Job, was: str) -> None:
+    job.pool, job.keys = "", ()
+    whole, change = stored(job, was), changed(job, was)
+    old_whole = (*whole[:POOL], *whole[POOL + 1 : KEYS], *whole[KEYS + 1 :])
+    old_change = (*change[:POOL], *change[POOL + 1 :])
+    assert present(old_whole) == whole
+    assert present(old_change) == change
+    assert present(whole) is whole
+    assert present(change) is change
 
 
 def test_the_usual_retry_policy_and_no_rare_members_take_no_room() -> None:

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import apsw
@@ -19,41 +20,46 @@ from msgspec import Raw, Struct
 
 from headgate.core import queues as rules
 from headgate.core.errors import BackendUnavailable
+from headgate.core.gates import Override
 from headgate.core.job import Job
+from headgate.core.pools import Pool
 from headgate.core.queues import DEFAULT_POLICY, DEFAULT_QUEUE, QueueConfig, Resolved
 from headgate.core.states import (
     ACTIVE,
     AVAILABLE,
     CANCELLED,
-    DISCARDED,
     PENDING,
-    RETRYABLE,
     SCHEDULED,
     STATES,
     TERMINAL,
 )
+from headgate.core.tenants import Standing, TenantLimits
 from headgate.engines.contract import (
     Ack,
     Beat,
     Checkpoint,
     DeadLetterStats,
+    Dispatches,
     Done,
     Draft,
-    Duplicate,
     Event,
     EventPage,
+    Explanation,
     Extend,
     Fail,
     Fetch,
-    Held,
-    IdTaken,
     Interest,
+    KeyJobs,
+    KeyView,
+    Left,
     Missing,
+    NotEmpty,
     NotHolder,
     Outcome,
     Page,
+    Place,
     Point,
-    Pushed,
+    PoolView,
     PushOutcome,
     Query,
     QueueView,
@@ -61,16 +67,23 @@ from headgate.engines.contract import (
     Report,
     Slice,
     Task,
-    Unwanted,
+    TenantView,
+    Why,
     WorkerView,
     WrongState,
 )
 from headgate.engines.local import queries
+from headgate.engines.local.admission import Admission, Twins
+from headgate.engines.local.dispatch import SHARE, Dispatch
 from headgate.engines.local.events import EventLog, Follower
+from headgate.engines.local.explain import MOST_AHEAD, Explainer
 from headgate.engines.local.journal import Journal
 from headgate.engines.local.kept import Kept
+from headgate.engines.local.keys import GATE
 from headgate.engines.local.life import CHECKPOINT, Life
-from headgate.engines.local.queue import Queue
+from headgate.engines.local.line import Waiter
+from headgate.engines.local.pools import POOL, TURN, Pools
+from headgate.engines.local.queue import WAITING, Queue
 from headgate.engines.local.retention import PAUSE_MS, Retention
 from headgate.engines.local.store import (
     Lock,
@@ -82,8 +95,9 @@ from headgate.engines.local.store import (
 )
 from headgate.engines.local.tables import POLICY, QUEUE, Tables
 from headgate.engines.local.tasks import TASK, Tasks
+from headgate.engines.local.tenantry import TENANT, Tenantry
 from headgate.engines.local.timers import NEVER, Alarm
-from headgate.engines.local.waiting import Waiting, pass_on
+from headgate.engines.local.waiting import Waiters, Waiting
 from headgate.engines.local.workers import DIRECTIVE, Worker, Workers
 
 T = TypeVar("T")
@@ -134,7 +148,7 @@ class LocalEngine:
         self._events = EventLog(events_kept)
         self._repair: asyncio.Task[None] | None = None
         self._sooner: Callable[[], None] | None = None
-        self._waiters: dict[Waiting, None] = {}
+        self._settling: asyncio.Handle | None = None
         self.recovered = Recovered(0, 0, 0)
 
     @classmethod
@@ -188,6 +202,7 @@ class LocalEngine:
             connection,
             durability=self._durability,
             last_event=lambda: events.number,
+            before_commit=self._complete_batch,
             on_committed=self._committed,
             on_folded=self._folded,
             on_failure=self._failed,
@@ -195,16 +210,27 @@ class LocalEngine:
             at_fault_point=self._at_fault_point,
         )
         tables = Tables(self._journal, events, keep_finished=self._in_memory)
+        tables.on_touched = self._settle_soon
         self._tables = tables
         self.kept = Kept(self._journal, in_memory=self._in_memory)
         self.life = Life(tables, self.kept)
-        self._workers = Workers(self.life, self._heartbeat_timeout_ms, self._rest)
+        self._workers = Workers(self.life, self._heartbeat_timeout_ms, self._rest, self._place)
+        self._pools = Pools(tables)
+        self._tenantry = Tenantry(tables)
+        self._dispatch = Dispatch(
+            self.life, self._workers, self._pools, self._tenantry, self._settle
+        )
+        self._waiters = Waiters(self._dispatch)
+        twins = Twins(self.life)
+        self._admission = Admission(self.life, twins, self._tenantry, strict=self._strict)
+        self._explainer = Explainer(self.life, self._pools, self._workers)
         self._tasks = Tasks(self)
         self.answers: dict[str, int] = loaded.answers
         self._retention = Retention(self)
-        tables.timers.on_sooner = self._sooner
+        tables.timers.on_sooner = tables.keys.on_sooner = self._sooner
         # What came due while nothing ran is still due at its own instant, so that its order is kept.
         tables.now = recovered.last_ms
+        tables.keys.now_us = tables.now * 1000
         self._restore(loaded)
         tables.now = self._journal.now_ms = max(now_ms, recovered.last_ms)
         tables.open_queue(DEFAULT_QUEUE)
@@ -229,10 +255,18 @@ class LocalEngine:
         if loaded.policy is not None:
             tables.policy = msgspec.msgpack.decode(loaded.policy, type=QueueConfig)
             tables.resolved_policy = rules.resolve(tables.policy, rules.EMPTY)
+        for name, packed in loaded.gates.items():
+            tables.keys.restore(name, packed)
+        for name, packed in loaded.tenants.items():
+            self._tenantry.restore(name, packed)
         for name, packed in loaded.queues.items():
             queue = tables.queue(name)
             queue.restore(packed)
             tables.resolve(queue)
+        for place, packed in loaded.shares.items():
+            name, priority, tenant = place.split("\n", 2)
+            standing = msgspec.msgpack.decode(packed, type=Standing)
+            tables.queue(name).shares.restore(int(priority), tenant, standing)
         for name, state, jobs in loaded.counts:
             tables.queue(name).counts[state] = jobs
         self._workers.directives.update(loaded.directives)
@@ -242,6 +276,8 @@ class LocalEngine:
             tables.restore(job)
             self.life.befall(job, 0)
         loaded.jobs.clear()
+        tables.keys.wake_up()
+        self._pools.restore(loaded.pools, loaded.turns, tables.now)
         # A full collection over all live jobs is a long pause, and they are not garbage.
         gc.freeze()
 
@@ -250,6 +286,8 @@ class LocalEngine:
     async def settled(self) -> None:
         if self._down is not None:
             raise self._unavailable()
+        if self._tables.touched or self._tables.freed:
+            self._settle()
         if not self._journal.idle:
             await self._journal.settled()
         self._settle_events()
@@ -261,6 +299,13 @@ class LocalEngine:
 
     def _unavailable(self) -> BackendUnavailable:
         return BackendUnavailable(f"the store cannot be used: {self._down}")
+
+    def _complete_batch(self) -> None:
+        """The batch is about to be closed: what starts have changed goes into it."""
+        if not self._in_memory:
+            write = self._journal.add
+            self._tables.keys.write_changes(write)
+            self._pools.write_changes(write)
 
     def _committed(self, last_event: int) -> None:
         self._events.settle(last_event)
@@ -275,8 +320,7 @@ class LocalEngine:
         log.error("the store failed: %s", error)
         self._down = error
         self._events.forget_unsettled()
-        for waiter in list(self._waiters):
-            waiter.end()
+        self._end_waiting()
         if not self._closing:
             self._repair = asyncio.get_running_loop().create_task(self._reopen())
 
@@ -313,11 +357,17 @@ class LocalEngine:
             await asyncio.gather(self._repair, return_exceptions=True)
         await self._tasks.stop()
         await self._retention.stop()
-        for waiter in list(self._waiters):
-            waiter.end()
+        self._end_waiting()
         await self._journal.close()
         if self._lock is not None:
             self._lock.release()
+
+    def _end_waiting(self) -> None:
+        """Nobody gets anything any more, neither work nor room."""
+        for worker in list(self._waiters.all):
+            worker.end()
+        for producer in list(self._admission.parked):
+            producer.end()
 
     # time
 
@@ -327,44 +377,101 @@ class LocalEngine:
         return self._tables.now
 
     def next_due(self) -> int:
-        return self._tables.timers.next_at if self._down is None else NEVER
+        if self._down is not None:
+            return NEVER
+        tables = self._tables
+        return min(tables.timers.next_at, -(-tables.keys.next_us // 1000))
 
     def on_sooner(self, call: Callable[[], None]) -> None:
-        self._sooner = self._tables.timers.on_sooner = call
+        self._sooner = self._tables.timers.on_sooner = self._tables.keys.on_sooner = call
 
     async def tick(self, now_ms: int) -> None:
         if self._down is None:
             self._begin(now_ms)
             self._settle_events()
 
-    def _begin(self, now_ms: int) -> int:
+    def _begin(self, now_ms: int, micros: int = 0) -> int:
         """Every step starts here: what was due by now has happened. Gives the time that counts."""
         if self._down is not None:
             raise self._unavailable()
         tables = self._tables
+        if tables.touched or tables.freed:
+            self._settle()
         if now_ms > tables.now:
             tables.now = self._journal.now_ms = now_ms
-        if tables.timers.next_at <= tables.now:
-            self._catch_up()
+        keys = tables.keys
+        now_us = tables.now * 1000
+        if now_ms == tables.now:
+            now_us += micros
+        keys.now_us = now_us = max(keys.now_us, now_us)
+        if tables.timers.next_at <= tables.now or keys.next_us <= now_us:
+            self._catch_up(now_us)
         return tables.now
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, now_us: int) -> None:
+        """Let happen what is due, one thing after the other, each at its own instant."""
         tables = self._tables
-        due = tables.timers.due
-        now = tables.now
-        jobs = tables.jobs
+        keys, due, now = tables.keys, tables.timers.due, tables.now
         for _ in range(MOST_DUE):
-            found = due(now)
-            if found is None:
-                break
-            entry, at = found
+            gate_us = keys.next_us
             # What follows from it may be due by now as well, but not before it.
-            tables.now = at
-            if isinstance(entry, Alarm):
-                entry.ring(at)
-            elif jobs.get(entry.id) is entry:
-                self.life.befall(entry, at)
+            until = now if gate_us > now_us else min(now, (gate_us - 1) // 1000)
+            found = due(until)
+            if found is not None:
+                entry, at = found
+                tables.now = at
+                keys.now_us = at * 1000
+                if isinstance(entry, Alarm):
+                    entry.ring(at)
+                elif tables.jobs.get(entry.id) is entry:
+                    self.life.befall(entry, at)
+            elif gate_us <= now_us:
+                tables.now = -(-gate_us // 1000)
+                keys.now_us = gate_us
+                keys.look()
+            else:
+                break
+            self._settle()
         tables.now = now
+        keys.now_us = now_us
+
+    def _settle_soon(self) -> None:
+        """What this step changed is looked at when it is over, also if nobody waits for its answer."""
+        if self._settling is None:
+            loop = asyncio.get_running_loop()
+            self._settling = loop.call_soon(self._settle_now)
+
+    def _settle_now(self) -> None:
+        self._settling = None
+        if self._down is None:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Let everybody who follows a queue, a pool or a worker know what changed there."""
+        tables = self._tables
+        if tables.freed:
+            freed, tables.freed = tables.freed, []
+            pools = dict.fromkeys(job.pool for job in freed)
+            workers = dict.fromkeys(job.worker for job in freed)
+            self._waiters.tell_freed(pools, workers)
+        while tables.touched:
+            at = tables.now
+            queues = list(tables.touched)
+            tables.touched.clear()
+            for queue in queues:
+                self._admission.watch(queue, at)
+                if queue.line:
+                    self._admission.look(queue)
+                if queue.draining and not queue.live:
+                    self._delete_queue(queue, at)
+            if len(queues) > 1:
+                turns = [(i, n) for n, queue in enumerate(queues) for _, i in queue.rotas]
+                queues = [queues[n] for n in dict.fromkeys(n for _, n in sorted(turns))] + [
+                    queue for queue in queues if not queue.rotas
+                ]
+            for queue in queues:
+                self._pools.look(queue, at)
+                self._waiters.tell(queue)
 
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
         """Read the file, after everything so far has reached its tables."""
@@ -375,163 +482,50 @@ class LocalEngine:
     # enqueue
 
     async def push(
-        self, drafts: Sequence[Draft], now_ms: int, *, whole: bool = True
+        self,
+        drafts: Sequence[Draft],
+        now_ms: int,
+        *,
+        whole: bool = True,
+        place: Place | None = None,
     ) -> list[PushOutcome]:
         now = self._begin(now_ms)
-        if whole and len(drafts) > 1:
-            refused = self._rehearse(drafts, now)
-            if refused is not None:
-                return refused
-        return [self._push(draft, now) for draft in drafts]
+        return self._admission.push(drafts, now, whole=whole, place=place)
 
-    def _push(self, draft: Draft, now: int) -> PushOutcome:
-        job = draft.job
-        tables = self._tables
-        if self._strict and not self._known(job.queue):
-            return Unwanted(job.queue)
-        if draft.named and tables.find(job.id) is not None:
-            return IdTaken(job.id)
-        replaced = ""
-        policy = draft.unique
-        if policy is not None:
-            twin = self._twin(draft, now)
-            if twin is not None:
-                if policy.on_conflict in ("reject", "ignore"):
-                    assert job.unique is not None
-                    return Duplicate(twin, job.unique, policy.on_conflict == "ignore")
-                if policy.on_conflict == "replace_except_schedule" and twin.state == SCHEDULED:
-                    job.state = SCHEDULED
-                    job.due_at = twin.due_at
-                replaced = twin.id
-                if twin.state not in TERMINAL:
-                    self.life.cancel(twin, "system", f"replaced by {job.id}", now)
-        self.life.accept(job, now)
-        return Pushed(job, replaced)
-
-    def _known(self, name: str) -> bool:
-        queue = self._tables.queues.get(name)
-        return queue is not None and queue.exists
-
-    def _twin(self, draft: Draft, now: int) -> Job | None:
-        """The job that stands in the way of this one."""
-        for job in self._equals(draft):
-            if self._in_the_way(draft, job, job.state, now):
-                return job
-        return None
-
-    @staticmethod
-    def _in_the_way(draft: Draft, job: Job, state: str, now: int) -> bool:
-        policy = draft.unique
-        return (
-            policy is not None
-            and state in policy.states
-            and (policy.period_ms is None or now < job.created_at + policy.period_ms)
-        )
-
-    def _equals(self, draft: Draft) -> list[Job]:
-        """All jobs with the same fingerprint, oldest first, as far as they could stand in the way."""
-        fingerprint, policy = draft.job.unique, draft.unique
-        if fingerprint is None or policy is None:
-            return []
-        tables = self._tables
-        found = tables.unique.get(fingerprint, [])
-        if policy.looks_at_finished and not self._in_memory:
-            ids = self._journal.rows(
-                "SELECT id FROM jobs WHERE unique_key = ? AND finished_at > 0", (fingerprint,)
-            )
-            folded = [tables.find(job_id) for (job_id,) in ids if job_id not in tables.jobs]
-            found = found + [job for job in folded if job is not None]
-        if len(found) > 1:
-            found = sorted(found, key=_age)
-        return found
-
-    def _rehearse(self, drafts: Sequence[Draft], now: int) -> list[PushOutcome] | None:
-        """What would be refused if the batch were pushed one by one; None when nothing is."""
-        tables = self._tables
-        taken: set[str] = set()
-        accepted: dict[str, list[tuple[Draft, Job]]] = {}
-        replaced: set[str] = set()
-        outcomes: list[PushOutcome] = []
-        refused = False
-        for draft in drafts:
-            job = draft.job
-            outcome: PushOutcome = Held()
-            if self._strict and not self._known(job.queue):
-                outcome = Unwanted(job.queue)
-            elif job.id in taken or (draft.named and tables.find(job.id) is not None):
-                outcome = IdTaken(job.id)
-            elif draft.unique is not None and job.unique is not None:
-                before = self._equals(draft) + [j for _, j in accepted.get(job.unique, [])]
-                twin = next(
-                    (
-                        other
-                        for other in before
-                        if self._in_the_way(
-                            draft, other, CANCELLED if other.id in replaced else other.state, now
-                        )
-                    ),
-                    None,
-                )
-                if twin is not None and draft.unique.on_conflict in ("reject", "ignore"):
-                    outcome = Duplicate(twin, job.unique, draft.unique.on_conflict == "ignore")
-                elif twin is not None and twin.state not in TERMINAL:
-                    replaced.add(twin.id)
-            if isinstance(outcome, Held):
-                taken.add(job.id)
-                if job.unique is not None:
-                    accepted.setdefault(job.unique, []).append((draft, job))
-            elif not (isinstance(outcome, Duplicate) and outcome.ignore):
-                refused = True
-            outcomes.append(outcome)
-        return outcomes if refused else None
+    def park(self, drafts: Sequence[Draft]) -> Waiter | None:
+        waiter = self._admission.park(drafts)
+        if waiter is not None and (self._closing or self._down is not None):
+            waiter.end()
+        return waiter
 
     # reservations
 
     async def fetch(self, fetch: Fetch, now_ms: int) -> list[Job]:
-        now = self._begin(now_ms)
-        worker = fetch.worker
-        if not self._workers.at_work(worker):
-            return []
-        taken: list[Job] = []
-        queues = self._tables.queues
-        life = self.life
-        left = fetch.count
-        for name in fetch.queues:
-            queue = queues.get(name)
-            if queue is None or queue.paused:
-                continue
-            best = queue.group.best
-            while left:
-                lane = best()
-                if lane is None:
-                    break
-                job = lane.take()
-                assert job is not None
-                if job.expires_at and job.expires_at <= now:
-                    # Its alarm has not been heard yet among many.
-                    life.expire(job, now)
-                    continue
-                life.start(job, worker, fetch.visibility_ms, now)
-                taken.append(job)
-                left -= 1
-            if not left:
-                break
-        return taken
+        now = self._begin(now_ms, fetch.micros)
+        return self._dispatch.fetch(fetch, now)
+
+    async def why(self, fetch: Fetch, now_ms: int) -> Why:
+        self._begin(now_ms, fetch.micros)
+        return self._dispatch.why(fetch)
 
     def watch(self, fetch: Fetch) -> Waiting:
-        queues: list[Queue] = []
-        if self._down is None and self._workers.at_work(fetch.worker):
-            queues = [self._tables.queue(name) for name in dict.fromkeys(fetch.queues)]
-        waiter = _Registered(queues, fetch.worker, self._waiters)
-        if self._closing or self._down is not None:
+        waiter = self._waiters.add(fetch)
+        resting = self._down is None and not self._workers.at_work(fetch.worker)
+        self._tables.watched = True
+        if self._closing or self._down is not None or resting:
             waiter.end()
         return waiter
 
     def _rest(self, worker: str) -> None:
         """This worker gets no more jobs: it need not wait either."""
-        for waiter in list(self._waiters):
-            if waiter.worker == worker:
-                waiter.end()
+        for waiter in self._waiters.of_worker(worker):
+            waiter.end()
+
+    def _place(self, worker: str) -> None:
+        """The worker is in another pool or can carry more: it may be served from elsewhere."""
+        for waiter in self._waiters.of_worker(worker):
+            self._waiters.place(waiter)
+        self._waiters.tell_freed((), (worker,))
 
     def _answered(self, job_id: str, worker: str, claim: int, now: int) -> Job | Outcome:
         """The job whose holder speaks, or why it may not."""
@@ -573,10 +567,23 @@ class LocalEngine:
         for fail in fails:
             found = self._answered(fail.job_id, fail.worker, fail.claim, now)
             if isinstance(found, Job):
+                if fail.hold_until > now and found.keys:
+                    self._hold(found, fail, now)
                 self.life.fail(found, fail.failure, fail.uniform, now)
                 found = Done(found, ACTIVE)
             outcomes.append(found)
         return outcomes
+
+    def _hold(self, job: Job, fail: Fail, now: int) -> None:
+        """Something behind the job's key said when to come back."""
+        name = fail.hold_key or job.keys[0][0]
+        keys = self._tables.keys
+        reason = fail.failure.message
+        if name in dict(job.keys) and keys.hold(keys.named(name), fail.hold_until, reason):
+            data = {"key": name, "until": fail.hold_until, "reason": reason}
+            self._events.add(
+                "rate_limit.dynamic_adjusted", now, name, job.type, job.queue, data=data
+            )
 
     async def extend(
         self, worker: str, jobs: Sequence[Extend], visibility_ms: int, now_ms: int
@@ -672,7 +679,7 @@ class LocalEngine:
         job = self._tables.find(job_id)
         if job is None:
             return Missing(job_id)
-        if job.state not in (DISCARDED, RETRYABLE):
+        if not self.life.can_start_over(job):
             return WrongState(job)
         was = job.state
         return Done(self.life.revive(job, changes, now), was)
@@ -692,6 +699,19 @@ class LocalEngine:
     async def find(self, job_id: str, now_ms: int) -> Job | None:
         self._begin(now_ms)
         return self._tables.find(job_id)
+
+    async def explain(self, job_id: str, now_ms: int) -> Explanation | None:
+        self._begin(now_ms)
+        job = self._tables.find(job_id)
+        if job is None:
+            return None
+        consumers = self._explainer.consumers(job.queue)
+        barriers = self._explainer.barriers(job, consumers)
+        ahead = -1
+        if job.state == AVAILABLE:
+            asked = job
+            ahead = await self.ask(lambda c: queries.ahead_of(c, asked, MOST_AHEAD))
+        return Explanation(job, ahead, barriers, consumers)
 
     async def find_all(self, query: Query, page: Page, now_ms: int) -> Slice:
         self._begin(now_ms)
@@ -778,6 +798,113 @@ class LocalEngine:
         now = self._begin(now_ms)
         return self._workers.forget(worker, reason, now)
 
+    # keys
+
+    async def keys(self, limit: int, offset: int, now_ms: int) -> tuple[list[KeyView], int]:
+        self._begin(now_ms)
+        known = self._tables.keys.known
+        page = islice(known.values(), offset, offset + limit)
+        return [self._explainer.key(key) for key in page], len(known)
+
+    async def key(self, key: str, now_ms: int) -> KeyView | None:
+        self._begin(now_ms)
+        known = self._tables.keys.known.get(key)
+        return None if known is None else self._explainer.key(known)
+
+    async def override(self, key: str, override: Override, by: str, now_ms: int) -> None:
+        now = self._begin(now_ms)
+        self._tables.keys.override(key, override)
+        self._tell_key("rate_limit.overridden", key, by, now)
+
+    async def lift(self, key: str, by: str, now_ms: int) -> bool:
+        now = self._begin(now_ms)
+        if not self._tables.keys.lift(key):
+            return False
+        self._tell_key("rate_limit.lifted", key, by, now)
+        return True
+
+    def _tell_key(self, kind: str, key: str, by: str, now: int) -> None:
+        self._events.add(kind, now, key, data={"key": key, "by": by})
+
+    async def key_jobs(self, key: str, limit: int, offset: int, now_ms: int) -> KeyJobs | None:
+        self._begin(now_ms)
+        known = self._tables.keys.known.get(key)
+        return None if known is None else self._explainer.key_jobs(known, limit, offset)
+
+    # pools
+
+    async def pools(self, now_ms: int) -> list[PoolView]:
+        self._begin(now_ms)
+        workers: dict[str, int] = {}
+        for known in self._workers.known.values():
+            workers[known.pool] = workers.get(known.pool, 0) + 1
+        active = self._tables.in_pools
+        return [
+            PoolView(pool, workers.get(name, 0), active.get(name, 0))
+            for name, pool in sorted(self._pools.known.items())
+        ]
+
+    async def set_pool(self, pool: Pool, now_ms: int) -> bool:
+        now = self._begin(now_ms)
+        new = self._pools.set(pool, now)
+        self._place_all()
+        return new
+
+    async def drop_pool(self, name: str, now_ms: int) -> bool:
+        now = self._begin(now_ms)
+        known = self._pools.drop(name, now)
+        self._place_all()
+        return known
+
+    def _place_all(self) -> None:
+        """Pools have changed: everybody who waits is served from where they say now."""
+        for waiter in list(self._waiters.all):
+            self._waiters.place(waiter)
+        for queue in self._tables.queues.values():
+            self._tables.touch(queue)
+        self._waiters.tell_freed(self._pools.known, ())
+
+    async def dispatches(self, now_ms: int) -> list[Dispatches]:
+        now = self._begin(now_ms)
+        found = []
+        for queue in sorted(self._tables.existing(), key=lambda queue: queue.name):
+            rates = queue.recent.rates(now)
+            found.append(
+                Dispatches(
+                    queue.name,
+                    rates.started_last_minute,
+                    rates.avg_wait_ms,
+                    queue.counts[ACTIVE],
+                )
+            )
+        return found
+
+    # tenants
+
+    async def tenants(self, now_ms: int) -> list[TenantView]:
+        self._begin(now_ms)
+        views = [self._tenantry.view(name) for name in self._tenantry.names()]
+        return [view for view in views if view is not None]
+
+    async def tenant(self, tenant: str, now_ms: int) -> TenantView | None:
+        self._begin(now_ms)
+        return self._tenantry.view(tenant)
+
+    async def set_tenant(self, tenant: str, limits: TenantLimits, now_ms: int) -> bool:
+        now = self._begin(now_ms)
+        new = self._tenantry.set(tenant, limits, now)
+        if new:
+            self._events.add("tenant.created", now, tenant, data={"tenant_id": tenant})
+        return new
+
+    async def forget_tenant(self, tenant: str, now_ms: int) -> bool:
+        self._begin(now_ms)
+        return self._tenantry.forget(tenant)
+
+    async def count_jobs(self, query: Query, now_ms: int) -> dict[tuple[str, str], int]:
+        self._begin(now_ms)
+        return await self.ask(lambda c: queries.counted(c, query))
+
     # queues
 
     def settings(self, queue: str) -> Resolved:
@@ -796,9 +923,10 @@ class LocalEngine:
 
     async def create_queue(self, name: str, changes: Mapping[str, Any], now_ms: int) -> bool:
         now = self._begin(now_ms)
-        if self._known(name):
+        known = self._tables.queues.get(name)
+        if known is not None and known.exists:
             return False
-        config = rules.merge(rules.EMPTY, changes)
+        config = rules.merge(rules.EMPTY, changes, queue=name)
         queue = self._tables.open_queue(name)
         queue.config = config
         self._tables.resolve(queue)
@@ -815,13 +943,14 @@ class LocalEngine:
         if name == DEFAULT_POLICY:
             tables.policy = rules.merge(tables.policy, changes)
             tables.resolved_policy = rules.resolve(tables.policy, rules.EMPTY)
-            for queue in tables.queues.values():
+            for queue in list(tables.queues.values()):
                 tables.resolve(queue)
             packed = msgspec.msgpack.encode(tables.policy)
             tables.set_thing(POLICY, DEFAULT_POLICY, packed)
         else:
             known = tables.queues.get(name)
-            config = rules.merge(known.config if known is not None else rules.EMPTY, changes)
+            before = known.config if known is not None else rules.EMPTY
+            config = rules.merge(before, changes, queue=name)
             queue = tables.open_queue(name)
             queue.config = config
             queue.updated_at = now
@@ -837,35 +966,73 @@ class LocalEngine:
             queue.paused = True
             queue.paused_at = queue.updated_at = now
             self._tables.save_queue(queue)
+            self._tables.touch(queue)
         self._events.add("queue.paused", now, name, queue=name, data={"paused_by": by})
 
     async def resume(self, name: str, by: str, now_ms: int) -> None:
         now = self._begin(now_ms)
         queue = self._tables.open_queue(name)
-        if queue.paused:
-            queue.paused = False
+        if queue.paused or queue.draining:
+            queue.paused = queue.draining = False
             queue.paused_at = 0
+            queue.leaving = queue.target = ""
             queue.updated_at = now
             self._tables.save_queue(queue)
-            pass_on(queue)
+            self._tables.touch(queue)
+            queue.refollow()
         self._events.add("queue.resumed", now, name, queue=name, data={"resumed_by": by})
 
-    async def remove_queue(self, name: str, now_ms: int) -> int | None:
+    async def drain(self, name: str, by: str, now_ms: int) -> bool:
+        now = self._begin(now_ms)
+        queue = self._tables.queues.get(name)
+        if queue is None or not queue.exists:
+            return False
+        if not queue.draining:
+            self._drain(queue, now)
+            self._events.add("queue.draining", now, name, queue=name, data={"drained_by": by})
+        return True
+
+    def _drain(self, queue: Queue, now: int) -> None:
+        queue.draining = queue.followed = True
+        queue.updated_at = now
+        self._tables.save_queue(queue)
+        self._tables.touch(queue)
+
+    async def remove_queue(
+        self, name: str, strategy: str, target: str, task: str, now_ms: int
+    ) -> Left | NotEmpty | None:
         now = self._begin(now_ms)
         queue = self._tables.queues.get(name)
         if queue is None or not queue.exists:
             return None
-        if queue.live:
-            return queue.live
-        queue.exists = queue.paused = False
+        live = queue.live
+        if live and strategy == "reject":
+            return NotEmpty(live)
+        if not live:
+            self._delete_queue(queue, now)
+            return Left("deleted", 0)
+        queue.leaving, queue.target = strategy, target
+        self._drain(queue, now)
+        waiting = sum(queue.counts[state] for state in WAITING)
+        if waiting:
+            query = Query(queue=name, states=WAITING)
+            await self._tasks.start(Task(task, strategy, query, target))
+        self._settle()
+        return Left(
+            "deleted" if self._tables.queue(name).leaving != strategy else "draining", waiting
+        )
+
+    def _delete_queue(self, queue: Queue, now: int) -> None:
+        tables, name = self._tables, queue.name
+        queue.exists = queue.paused = queue.draining = False
         queue.paused_at = 0
+        queue.leaving = queue.target = ""
         queue.config = rules.EMPTY
-        self._tables.resolve(queue)
-        self._tables.save_queue(queue)
+        tables.resolve(queue)
+        tables.save_queue(queue)
         self._events.add("queue.deleted", now, name, queue=name)
         if name == DEFAULT_QUEUE:
-            self._tables.open_queue(name)
-        return 0
+            tables.open_queue(name)
 
     async def history(
         self, queue: str | None, step_ms: int, since: int, until: int, now_ms: int
@@ -889,8 +1056,7 @@ class LocalEngine:
         self._begin(now_ms)
         self._tasks.clear()
         await self._retention.stop()
-        for waiter in list(self._waiters):
-            waiter.end()
+        self._end_waiting()
         await self._journal.abandon()
         if not self._in_memory:
             await asyncio.to_thread(wipe, self._path)
@@ -904,25 +1070,11 @@ class LocalEngine:
     def check(self) -> None:
         """Raise AssertionError where memory contradicts itself; for tests."""
         self._tables.check()
-        for queue in self._tables.queues.values():
-            told = any(waiter.is_woken for waiter in queue.waiting)
-            idle = queue.paused or not queue.counts[AVAILABLE]
-            assert not queue.waiting or told or idle, f"{queue.name}: a wake-up was lost"
-
-
-class _Registered(Waiting):
-    """A waiter that the engine knows, so that it can be told when nothing will come."""
-
-    __slots__ = ("_all",)
-
-    def __init__(self, queues: Sequence[Queue], worker: str, known: dict[Waiting, None]) -> None:
-        super().__init__(queues, worker)
-        self._all = known
-        known[self] = None
-
-    def close(self) -> None:
-        self._all.pop(self, None)
-        super().close()
+        could = self._dispatch.could
+        for waiter in self._waiters.all:
+            told = any(other.is_woken for queue in waiter.queues for other in queue.waiting)
+            fits = any(could(waiter.fetch, queue) for queue in waiter.queues)
+            assert told or not fits, f"{waiter.fetch}: a wake-up was lost"
 
 
 class _Loaded:
@@ -934,6 +1086,11 @@ class _Loaded:
         self.policy: bytes | None = None
         self.directives: dict[str, str] = {}
         self.tasks: list[bytes] = []
+        self.gates: dict[str, bytes] = {}
+        self.tenants: dict[str, bytes] = {}
+        self.shares: dict[str, bytes] = {}
+        self.turns: dict[str, bytes] = {}
+        self.pools: list[bytes] = []
         self.answers: dict[str, int] = {}
         self.counts = [
             (str(queue), str(state), int(jobs))
@@ -952,9 +1109,15 @@ class _Loaded:
                 self.directives[key] = value.decode()
             elif kind == TASK:
                 self.tasks.append(value)
+            elif kind == GATE:
+                self.gates[key] = value
+            elif kind == TENANT:
+                self.tenants[key] = value
+            elif kind == SHARE:
+                self.shares[key] = value
+            elif kind == TURN:
+                self.turns[key] = value
+            elif kind == POOL:
+                self.pools.append(value)
             elif kind == ANSWER:
                 self.answers[key] = int.from_bytes(value, "big")
-
-
-def _age(job: Job) -> tuple[int, int]:
-    return job.created_at, job.claim

@@ -71,6 +71,7 @@ class Journal:
         *,
         durability: str,
         last_event: Callable[[], int],
+        before_commit: Callable[[], None],
         on_committed: Callable[[int], None],
         on_folded: Callable[[int], None],
         on_failure: Callable[[Exception], None],
@@ -87,6 +88,8 @@ class Journal:
         self._durability = durability
         self._connection = connection
         self._last_event = last_event
+        self._before_commit = before_commit
+        """May `add` what belongs into the batch that is about to be closed."""
         self._on_committed = on_committed
         self._on_folded = on_folded
         self._on_failure = on_failure
@@ -134,6 +137,10 @@ class Journal:
         if not self._called and self._flying is None:
             self._call()
 
+    def add(self, record: Record) -> None:
+        """The same while the batch is being closed."""
+        self._open.records.append(record)
+
     def _call(self) -> None:
         self._called = True
         if self.in_memory:
@@ -148,6 +155,7 @@ class Journal:
         batch = self._open
         if self._flying is not None or not batch.records or self.failed is not None:
             return
+        self._before_commit()
         batch.at_ms = self.now_ms
         batch.events = self._last_event()
         self._flying = batch

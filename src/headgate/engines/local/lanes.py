@@ -1,7 +1,6 @@
 """Lines of available jobs.
 
-A lane is the ordered line (priority, then sequence) of the jobs of one queue that pass the same gates in the same way.
-A group is the set of lanes of one queue that share a home gate; it knows its best lane.
+A lane is the ordered line (priority, then sequence) of the jobs of one queue that pass the same gates in the same way: same tenant, same keys, and for each key the same thing that happens when it is closed.
 A job that leaves a lane other than by its head stays in the line as a husk, recognised because its `lane` is another one or none; so removal costs nothing, and a head is cleaned when it is looked at.
 """
 
@@ -9,10 +8,19 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush, merge
 from operator import neg
+from typing import TYPE_CHECKING
 
 from headgate.core.job import Job
+
+if TYPE_CHECKING:
+    from headgate.engines.local.groups import Group
+    from headgate.engines.local.keys import Key
+
+Uses = tuple[tuple[str, str], ...]
+"""Keys by their names, each with what happens when it is closed."""
 
 
 class Row:
@@ -26,53 +34,79 @@ class Row:
 
 
 class Lane:
-    __slots__ = ("_count", "_rows", "group", "husks", "key", "priorities", "size")
+    """A lane with one job has no rows, because there may be as many lanes as jobs."""
 
-    def __init__(self, group: Group, key: tuple[str, ...]) -> None:
-        self.group = group
-        self.key = key
+    __slots__ = (
+        "_count",
+        "_only",
+        "_rows",
+        "gates",
+        "group",
+        "husks",
+        "posts",
+        "priorities",
+        "size",
+        "tenant",
+        "uses",
+    )
+
+    def __init__(self, tenant: str, uses: Uses) -> None:
+        self.tenant = tenant
+        self.uses = uses
+        self.gates: tuple[tuple[Key, str], ...] = ()
+        """All that it passes besides the gate of its queue, each with what happens when it is closed."""
+        self.posts: tuple[Group, ...] = ()
+        """The group of each of these gates in its queue."""
+        self.group: Group
+        """Where it stands."""
         self.size = 0
         self.husks = 0
         self.priorities: list[int] = []
         """Those that have a row with jobs, highest first."""
-        self._rows: dict[int, Row] = {}
+        self._only: Job | None = None
+        self._rows: dict[int, Row] | None = None
         self._count = 0
 
     def add(self, job: Job) -> bool:
-        """Let the job stand in line; true when it is the new head."""
+        """Let the job stand in line; true when the lane may now come earlier than before in some order."""
         job.lane = self
+        self.size += 1
+        if self._rows is None:
+            if self._only is None:
+                self._only = job
+                return True
+            first, self._only = self._only, None
+            self._rows = {}
+            self._stand(first)
+        return self._stand(job)
+
+    def _stand(self, job: Job) -> bool:
+        assert self._rows is not None
         priority = job.priority
         row = self._rows.get(priority)
         if row is None:
             row = self._rows[priority] = Row()
         line = row.in_order
-        self.size += 1
         if not line and not row.came_back:
             if priority not in self.priorities:
                 insort(self.priorities, priority, key=neg)
             line.append(job)
-            return self.priorities[0] == priority
+            return True
         if not line or line[-1].seq < job.seq:
             line.append(job)
-            # Alone in its line, it may still come before all that came back.
-            return (
-                len(line) == 1 and self.priorities[0] == priority and job.seq < row.came_back[0][0]
-            )
+            return len(line) == 1
         self._count += 1
         heappush(row.came_back, (job.seq, self._count, job))
-        return self.priorities[0] == priority and row.came_back[0][2] is job
+        return True
 
     def head(self) -> Job | None:
         """The job whose turn it is; it stays in line."""
+        if self._rows is None:
+            return self._only
         while self.priorities:
             row = self._rows[self.priorities[0]]
+            self._clean(row)
             line, came_back = row.in_order, row.came_back
-            while line and line[0].lane is not self:
-                line.popleft()
-                self.husks -= 1
-            while came_back and came_back[0][2].lane is not self:
-                heappop(came_back)
-                self.husks -= 1
             if came_back and (not line or came_back[0][0] < line[0].seq):
                 return came_back[0][2]
             if line:
@@ -80,20 +114,48 @@ class Lane:
             del self._rows[self.priorities.pop(0)]
         return None
 
+    def _clean(self, row: Row) -> None:
+        line, came_back = row.in_order, row.came_back
+        while line and line[0].lane is not self:
+            line.popleft()
+            self.husks -= 1
+        while came_back and came_back[0][2].lane is not self:
+            heappop(came_back)
+            self.husks -= 1
+
     def oldest(self) -> Job | None:
-        """The job that was enqueued first, as far as those tell that came in order."""
-        heads = []
+        """The job with the smallest sequence, of whatever priority."""
+        if self._rows is None:
+            return self._only
+        found: Job | None = None
         for priority in self.priorities:
             row = self._rows[priority]
-            while row.in_order and row.in_order[0].lane is not self:
-                row.in_order.popleft()
-                self.husks -= 1
-            heads += [row.in_order[0]] if row.in_order else []
-            heads += [entry[2] for entry in row.came_back if entry[2].lane is self]
-        return min(heads, key=lambda job: job.enqueued_at, default=None)
+            self._clean(row)
+            if row.in_order and (found is None or row.in_order[0].seq < found.seq):
+                found = row.in_order[0]
+            if row.came_back and (found is None or row.came_back[0][0] < found.seq):
+                found = row.came_back[0][2]
+        return found
+
+    def by_age(self) -> Iterator[Job]:
+        """All jobs, the smallest sequence first; nothing may change while this goes on."""
+        if self._rows is None:
+            return iter(() if self._only is None else (self._only,))
+        lines: list[Iterable[Job]] = []
+        for row in self._rows.values():
+            lines.append(job for job in row.in_order if job.lane is self)
+            if row.came_back:
+                lines.append([entry[2] for entry in sorted(row.came_back) if entry[2].lane is self])
+        return merge(*lines, key=lambda job: job.seq)
 
     def take(self) -> Job | None:
         """Remove the head and return it."""
+        if self._rows is None:
+            job, self._only = self._only, None
+            if job is not None:
+                self.size = 0
+                job.lane = None
+            return job
         job = self.head()
         if job is None:
             return None
@@ -105,65 +167,33 @@ class Lane:
             heappop(row.came_back)
         self.size -= 1
         job.lane = None
+        if not self.size:
+            self._rest()
         return job
 
     def leave(self, job: Job) -> None:
         """Let a job go that is not taken by its turn."""
         job.lane = None
         self.size -= 1
+        if self._only is job:
+            self._only = None
+            return
         self.husks += 1
-        if self.husks > 1_000 and self.husks > self.size:
+        if not self.size:
+            self._rest()
+        elif self.husks > 1_000 and self.husks > self.size:
             self._sweep()
+
+    def _rest(self) -> None:
+        """Nobody stands here: what was needed for many goes."""
+        self._rows = None
+        self.priorities.clear()
+        self.husks = 0
 
     def _sweep(self) -> None:
         """Husks must not outnumber the jobs, or a line that is only cancelled never gives its memory back."""
-        for row in self._rows.values():
+        for row in (self._rows or {}).values():
             row.in_order = deque(job for job in row.in_order if job.lane is self)
             row.came_back = [entry for entry in row.came_back if entry[2].lane is self]
             heapify(row.came_back)
         self.husks = 0
-
-
-class Group:
-    """Lanes of one queue under one home gate, ordered by their heads."""
-
-    __slots__ = ("_heads", "lanes")
-
-    def __init__(self) -> None:
-        self.lanes: dict[tuple[str, ...], Lane] = {}
-        self._heads: list[tuple[int, int, int, Lane]] = []
-
-    def lane(self, key: tuple[str, ...]) -> Lane:
-        lane = self.lanes.get(key)
-        if lane is None:
-            lane = self.lanes[key] = Lane(self, key)
-            if len(self.lanes) == 2:
-                self._heads = []
-                for other in self.lanes.values():
-                    self.show(other)
-        return lane
-
-    def show(self, lane: Lane) -> None:
-        """The lane has a new head."""
-        if len(self.lanes) > 1:
-            head = lane.head()
-            if head is not None:
-                heappush(self._heads, (-head.priority, head.seq, id(lane), lane))
-
-    def best(self) -> Lane | None:
-        """The lane whose head comes first; None when no job waits."""
-        if len(self.lanes) == 1:
-            for lane in self.lanes.values():
-                return lane if lane.size else None
-        heads = self._heads
-        while heads:
-            lane = heads[0][3]
-            head = lane.head()
-            if head is None:
-                heappop(heads)
-            elif heads[0][0] == -head.priority and heads[0][1] == head.seq:
-                return lane
-            else:
-                heappop(heads)
-                heappush(heads, (-head.priority, head.seq, id(lane), lane))
-        return None

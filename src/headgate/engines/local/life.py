@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Raw, msgpack
@@ -9,6 +10,8 @@ from msgspec.structs import replace
 
 from headgate.core import history
 from headgate.core.job import MAX_ERRORS, Job
+from headgate.core.limits import Use
+from headgate.core.queues import Resolved
 from headgate.core.retry import Discard, Failure, Requeue, RetryAt, decide
 from headgate.core.states import (
     ACTIVE,
@@ -22,6 +25,8 @@ from headgate.core.states import (
 )
 from headgate.engines.contract import Checkpoint, Replay
 from headgate.engines.local.kept import Kept
+from headgate.engines.local.keys import Key
+from headgate.engines.local.queue import Queue, size_of
 from headgate.engines.local.rows import changed
 from headgate.engines.local.tables import Tables
 from headgate.engines.local.timers import NEVER
@@ -34,16 +39,18 @@ LARGEST_RESULT_IN_EVENT = 4_096
 class Life:
     """`at` is the instant at which the thing happens, in ms."""
 
-    __slots__ = ("_kept", "_tell", "tables")
+    __slots__ = ("_kept", "_tell", "on_buried", "tables")
 
     def __init__(self, tables: Tables, kept: Kept) -> None:
         self.tables = tables
         self._kept = kept
         self._tell = tables.events.add_job
+        self.on_buried: Callable[[Resolved, int], None] | None = None
+        """Called with what holds in the queue from which a dead letter came."""
 
     # into the line
 
-    def accept(self, job: Job, at: int) -> None:
+    def accept(self, job: Job, at: int, uses: Sequence[Use] = ()) -> None:
         """A new job, in the state that it starts in."""
         tables = self.tables
         queue = tables.queues.get(job.queue)
@@ -52,6 +59,8 @@ class Life:
         job.seq = tables.next_seq
         tables.next_seq += 1
         tables.accept(job)
+        if uses:
+            tables.keys.register(job, uses)
         state = job.state
         if state == AVAILABLE:
             job.enqueued_at = at
@@ -61,6 +70,7 @@ class Life:
             tables.line_up(job)
             return
         tables.save_new(job)
+        tables.touch(queue)
         if state == SCHEDULED:
             self._tell("job.scheduled", at, job, {"scheduled_at": job.due_at})
         self._arm_waiting(job)
@@ -75,6 +85,7 @@ class Life:
         tables.queues[job.queue].recent.enqueued(at)
         self._tell_enqueued(job, at)
         tables.line_up(job)
+        self._follow(job, at)
 
     def activate(self, job: Job, at: int) -> None:
         job.rare().activated_at = at
@@ -86,7 +97,7 @@ class Life:
         job.due_at = 0
         tables.set_state(job, AVAILABLE)
 
-    def _back(self, job: Job) -> None:
+    def _back(self, job: Job, at: int) -> None:
         """From its worker back to its old place."""
         tables = self.tables
         tables.release(job)
@@ -95,17 +106,27 @@ class Life:
         job.visible_until = 0
         tables.save(job, ACTIVE)
         tables.line_up(job)
+        self._follow(job, at)
 
     # reservations
 
-    def start(self, job: Job, worker: str, visibility_ms: int, at: int) -> None:
-        """The job has left its line: it belongs to this worker now."""
+    def start(
+        self, job: Job, gates: Sequence[Key], worker: str, pool: str, visibility_ms: int, at: int
+    ) -> None:
+        """The job has left its line: it belongs to this worker now, and has a slot in all these gates."""
         tables = self.tables
         queue = tables.queues[job.queue]
         counts = queue.counts
         counts[AVAILABLE] -= 1
         counts[ACTIVE] += 1
+        if queue.line or queue.warned or queue.filled:
+            # Where active jobs are not counted, a start makes room.
+            tables.touch(queue)
+        if job.tenant:
+            queue.count_tenant(job.tenant, ACTIVE, 1)
+            queue.count_tenant(job.tenant, AVAILABLE, -1)
         job.state = ACTIVE
+        job.pool = pool
         job.attempt = attempt = job.attempt + 1
         job.claim += 1
         job.started_at = at
@@ -120,17 +141,18 @@ class Life:
             more.progress_at = 0
             if more.stall_ms:
                 until = min(until, at + more.stall_ms)
-        held = tables.held.get(worker)
-        if held is None:
-            held = tables.held[worker] = {}
-        held[job.id] = job
+        tables.hold(job)
+        if gates:
+            tables.keys.start(job, gates)
+        # What runs does not wait any more: there may be room in the queue, or nothing left for others.
+        tables.touch(queue)
         tables.log.write(changed(job, AVAILABLE))
         tables.timers.arm(job, min(until, at + job.timeout_ms))
         wait_ms = at - job.enqueued_at
-        queue.recent.started(wait_ms)
-        self._tell(
-            "job.started", at, job, {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms}
-        )
+        queue.recent.started(at, wait_ms)
+        data = {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms, "pool": pool}
+        self._tell("job.started", at, job, data)
+        tables.touch(queue)
 
     def extend(self, job: Job, visibility_ms: int, at: int) -> None:
         """The worker lives and goes on with the job."""
@@ -187,10 +209,8 @@ class Life:
         tables = self.tables
         tables.release(job)
         queue = tables.queues[job.queue]
-        counts = queue.counts
-        counts[ACTIVE] -= 1
-        counts[COMPLETED] += 1
-        job.state = COMPLETED
+        tables.set_state(job, COMPLETED)
+        job.dead = False
         job.finished_at = at
         job.visible_until = 0
         tables.timers.disarm(job)
@@ -221,7 +241,7 @@ class Life:
         )
         if isinstance(decision, Requeue):
             job.attempt -= 1
-            self._back(job)
+            self._back(job, at)
             return
         self._note(job, entry or history.failure_entry(failure, job.attempt, at))
         self._tell_failed(job, at)
@@ -229,17 +249,20 @@ class Life:
             self._retry_later(job, decision, at)
         else:
             assert isinstance(decision, Discard)
-            self.discard(job, decision.reason, at, dead=decision.dead_letter)
+            if decision.exhausted:
+                self._exhaust(job, decision.reason, at, dead=decision.dead_letter)
+            else:
+                self.discard(job, decision.reason, at, dead=decision.dead_letter)
 
     def lose(self, job: Job, why: str, message: str, at: int) -> None:
         """The reservation ended without an answer: straight back while attempts are left."""
         self._note(job, history.entry(job.attempt, why, message, why, at))
         self._tell_failed(job, at)
         if job.attempt < job.max_attempts:
-            self._back(job)
+            self._back(job, at)
         else:
             dead = job.retry.on_exhaustion == "dead_letter"
-            self.discard(job, "attempts_exhausted", at, dead=dead)
+            self._exhaust(job, "attempts_exhausted", at, dead=dead)
 
     def _retry_later(self, job: Job, decision: RetryAt, at: int) -> None:
         tables = self.tables
@@ -263,6 +286,7 @@ class Life:
                 "error": more.errors[-1],
             },
         )
+        self._follow(job, at)
 
     # ends of a job
 
@@ -271,16 +295,131 @@ class Life:
         self._end(job, DISCARDED, at)
         more = job.rare()
         more.reason = reason
-        job.dead = dead
+        job.dead = dead and not more.origin
         tables = self.tables
         tables.save(job, was)
         tables.queues[job.queue].recent.failed(at)
-        data: dict[str, Any] = {"total_attempts": job.attempt, "reason": reason}
-        if more.errors:
-            data["last_error"] = more.errors[-1]
-        self._tell("job.discarded", at, job, data)
-        if dead:
+        self._tell_discarded(job, reason, at)
+        if job.dead:
             self._tell("job.dead_lettered", at, job, {"reason": reason})
+
+    def discard_because(self, job: Job, kind: str, message: str, at: int) -> None:
+        """Discard a job that did nothing wrong; its history says why."""
+        self._note(job, history.entry(job.attempt, kind, message, kind, at))
+        self.discard(job, kind, at)
+
+    def _exhaust(self, job: Job, reason: str, at: int, *, dead: bool) -> None:
+        """The job will not be tried again: it goes where its queue sends such jobs, or ends."""
+        target = self.tables.queues[job.queue].resolved.dead_letter_queue
+        if target and not job.rare().origin:
+            self._bury(job, target, reason, at)
+        else:
+            self.discard(job, reason, at, dead=dead)
+
+    def _bury(self, job: Job, target: str, reason: str, at: int) -> None:
+        """Let the job stand in the dead letter queue, as a fresh one that keeps its history."""
+        tables = self.tables
+        was, origin = job.state, tables.queues[job.queue]
+        assert was == ACTIVE
+        tables.release(job)
+        more = job.rare()
+        more.origin, more.buried_for, more.buried_at = job.queue, reason, at
+        more.buried_attempts = job.attempt
+        job.finished_at = 0
+        job.visible_until = 0
+        job.worker = ""
+        job.dead = True
+        origin.recent.failed(at)
+        job.state = DISCARDED
+        self._tell_discarded(job, reason, at)
+        data = {"reason": reason, "dead_letter_queue": target}
+        self._tell("job.dead_lettered", at, job, data)
+        job.state = was
+        tables.timers.disarm(job)
+        queue = tables.open_queue(target)
+        tables.transfer(job, queue, AVAILABLE)
+        job.attempt = 0
+        job.expires_at = 0
+        job.enqueued_at = at
+        tables.number(job)
+        tables.save_whole(job, was)
+        queue.recent.enqueued(at)
+        tables.line_up(job)
+        self._follow(job, at)
+        if self.on_buried is not None:
+            self.on_buried(origin.resolved, at)
+
+    @staticmethod
+    def is_buried(job: Job) -> bool:
+        """Whether it stands in a queue for dead letters."""
+        return job.more is not None and bool(job.more.origin)
+
+    def prune(self, job: Job, at: int) -> None:
+        """A dead letter that nobody has taken for too long is forgotten."""
+        queue = job.rare().origin
+        self._end(job, DISCARDED, at)
+        self.tables.save(job, AVAILABLE)
+        data = {"job_id": job.id, "queue": queue, "job_type": job.type}
+        self.tables.events.add("dead_letter.pruned", at, job.id, job.type, job.queue, data=data)
+        self.forget(job)
+
+    def move(self, job: Job, target: Queue, at: int) -> None:
+        """A job that waits goes on waiting in another queue; it keeps its place by sequence."""
+        tables = self.tables
+        if job.state == AVAILABLE:
+            tables.step_out(job)
+        job = tables.renewed(job)
+        tables.transfer(job, target, job.state)
+        tables.save(job, job.state)
+        if job.state == AVAILABLE:
+            tables.line_up(job)
+        else:
+            self._arm_waiting(job)
+
+    def _follow(self, job: Job, at: int) -> None:
+        """A job that waits in a queue which is being deleted goes the way of those before it."""
+        tables = self.tables
+        queue = tables.queues[job.queue]
+        if queue.leaving:
+            self.leave(job, at)
+
+    def leave(self, job: Job, at: int) -> None:
+        """Its queue is being deleted."""
+        tables = self.tables
+        queue = tables.queues[job.queue]
+        if queue.leaving == "move":
+            self.move(job, tables.open_queue(queue.target), at)
+        else:
+            self.discard_because(job, "queue_deleted", f"the queue {queue.name} was deleted", at)
+
+    def drop(self, job: Job, key: str, at: int) -> None:
+        """A key is closed at which the job does not want to wait."""
+        self._note(
+            job, history.entry(job.attempt, "rate_limited", f"{key} is closed", "rate_limited", at)
+        )
+        data = {"key": key, "job_id": job.id, "job_type": job.type}
+        events = self.tables.events
+        events.add("rate_limit.dropped", at, key, job.type, job.queue, data=data)
+        self.discard(job, "rate_limited", at)
+
+    def postpone(self, job: Job, key: str, until: int, at: int) -> None:
+        """A key is closed, and the job wants to come back when it should be open."""
+        tables = self.tables
+        job.due_at = until
+        tables.set_state(job, SCHEDULED)
+        tables.postponed(job, key)
+        tables.save(job, AVAILABLE)
+        self._arm_waiting(job)
+        self._tell("job.scheduled", at, job, {"scheduled_at": until, "key": key})
+
+    def overflow(self, job: Job, at: int) -> None:
+        """Newer jobs need its room."""
+        queue = job.queue
+        events = self.tables.events
+        data = {"queue": queue, "job_id": job.id, "job_type": job.type}
+        events.add("backpressure.dropped", at, job.id, job.type, queue, data=data)
+        events.add("queue.overflow", at, job.id, job.type, queue, data=dict(data))
+        self.discard_because(job, "overflow", "newer jobs needed its room", at)
 
     def cancel(self, job: Job, by: str, reason: str, at: int) -> None:
         was = job.state
@@ -315,6 +454,7 @@ class Life:
         elif job.state == AVAILABLE:
             tables.step_out(job)
         tables.set_state(job, state)
+        job.dead = False
         job.finished_at = at
         job.visible_until = 0
         job.due_at = 0
@@ -322,30 +462,43 @@ class Life:
 
     # by hand
 
+    @staticmethod
+    def can_start_over(job: Job) -> bool:
+        """Whether somebody may retry it by hand: it failed, or it is a dead letter that nobody runs."""
+        if job.state == AVAILABLE:
+            return Life.is_buried(job)
+        return job.state in (DISCARDED, RETRYABLE)
+
     def revive(self, job: Job, changes: Replay, at: int) -> Job:
-        """Start a discarded job over, or a retryable one at once; gives the record that counts now."""
+        """Start a discarded job or a dead letter over, or a retryable one at once; gives the record that counts now."""
         tables = self.tables
         was, old_queue = job.state, job.queue
+        if was == AVAILABLE:
+            tables.step_out(job)
         job = tables.renewed(job)
-        if was == DISCARDED:
+        more = job.rare()
+        buried = bool(more.origin)
+        if was == DISCARDED or buried:
             job.attempt = 0
             job.dead = False
-            job.rare().reason = ""
-            job.rare().re_enqueued_at = at
-        tables.queue(old_queue).counts[was] -= 1
-        if changes.queue is not None:
-            job.queue = changes.queue
+            more.reason = ""
+            more.re_enqueued_at = at
+        target = changes.queue or more.origin or job.queue
+        if buried:
+            more.origin = more.buried_for = ""
+            more.buried_at = more.buried_attempts = 0
+        queue = tables.open_queue(target)
+        tables.transfer(job, queue, AVAILABLE)
         if changes.fixed is not None:
+            queue.bytes -= size_of(job)
             job.fixed = changes.fixed
+            queue.bytes += size_of(job)
         if changes.retry is not None:
             job.retry = changes.retry
             job.max_attempts = changes.retry.max_attempts
         if changes.max_attempts is not None:
             job.retry = replace(job.retry, max_attempts=changes.max_attempts)
             job.max_attempts = changes.max_attempts
-        queue = tables.open_queue(job.queue)
-        queue.counts[AVAILABLE] += 1
-        job.state = AVAILABLE
         job.finished_at = 0
         job.due_at = 0
         job.worker = ""
@@ -355,6 +508,7 @@ class Life:
         queue.recent.enqueued(at)
         self._tell_enqueued(job, at)
         tables.line_up(job)
+        self._follow(job, at)
         return job
 
     def reprioritize(self, job: Job, priority: int, at: int) -> Job:
@@ -464,13 +618,20 @@ class Life:
         self.discard(job, "total_timeout", at)
 
     def _promote(self, job: Job, at: int) -> None:
-        if job.state == SCHEDULED:
+        tables = self.tables
+        was = job.state
+        if was == SCHEDULED and job.more is not None and job.more.postponed_by:
+            # It has its place in line already.
+            tables.set_state(job, AVAILABLE)
+            job.due_at = 0
+        elif was == SCHEDULED:
             self.enqueue(job, at)
             return
-        self._stand_last(job, at)
-        tables = self.tables
-        tables.save(job, RETRYABLE)
+        else:
+            self._stand_last(job, at)
+        tables.save(job, was)
         tables.line_up(job)
+        self._follow(job, at)
 
     # telling
 
@@ -485,6 +646,13 @@ class Life:
         if job.unique is not None:
             data["unique_key"] = job.unique
         self._tell("job.enqueued", at, job, data)
+
+    def _tell_discarded(self, job: Job, reason: str, at: int) -> None:
+        data: dict[str, Any] = {"total_attempts": job.attempt, "reason": reason}
+        errors = job.rare().errors
+        if errors:
+            data["last_error"] = errors[-1]
+        self._tell("job.discarded", at, job, data)
 
     def _tell_failed(self, job: Job, at: int) -> None:
         data = {

@@ -11,6 +11,7 @@ import apsw
 import msgspec
 
 from headgate.core.job import Job
+from headgate.core.tenants import DEFAULT_TENANT
 from headgate.engines.contract import DeadLetterStats, Page, Query, Slice
 from headgate.engines.local.rows import COLUMNS, job_of
 
@@ -76,6 +77,12 @@ def where(query: Query) -> tuple[str, list[Any]]:
         else:
             parts.append("type = ?")
             values.append(query.type)
+    if query.key is not None:
+        parts.append("id IN (SELECT id FROM uses WHERE key = ?)")
+        values.append(query.key)
+    if query.tenant is not None:
+        parts.append("tenant = ?")
+        values.append("" if query.tenant == DEFAULT_TENANT else query.tenant)
     if query.ids is not None:
         parts.append("id IN (SELECT value FROM json_each(?))")
         values.append(msgspec.json.encode(query.ids).decode())
@@ -108,6 +115,25 @@ def count(connection: apsw.Connection, query: Query) -> tuple[int, int]:
     return int(total), int(last or 0)
 
 
+def counted(connection: apsw.Connection, query: Query) -> dict[tuple[str, str], int]:
+    """(queue, state) -> how many jobs match."""
+    condition, values = where(query)
+    rows = connection.execute(
+        f"SELECT queue, state, count(*) FROM jobs WHERE {condition} GROUP BY queue, state", values
+    )
+    return {(str(queue), str(state)): int(jobs) for queue, state, jobs in rows}
+
+
+def ahead_of(connection: apsw.Connection, job: Job, most: int) -> int:
+    """How many available jobs of its queue come before it by priority and sequence, counted up to `most`."""
+    found = connection.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE finished_at = 0 AND queue = ? "
+        "AND state = 'available' AND (priority > ? OR (priority = ? AND seq < ?)) LIMIT ?)",
+        (job.queue, job.priority, job.priority, job.seq, most),
+    ).get
+    return int(found)
+
+
 def ids_after(
     connection: apsw.Connection, query: Query, after: int, last: int, limit: int
 ) -> list[tuple[int, str]]:
@@ -123,7 +149,8 @@ def ids_after(
 
 def dead_letters(connection: apsw.Connection) -> DeadLetterStats:
     by_queue = connection.execute(
-        "SELECT queue, count(*) FROM jobs WHERE dead = 1 GROUP BY queue ORDER BY queue"
+        f"SELECT CASE {_ORIGIN} WHEN '' THEN queue ELSE {_ORIGIN} END AS origin, count(*) "
+        "FROM jobs WHERE dead = 1 GROUP BY origin ORDER BY origin"
     )
     by_type = connection.execute(
         f"SELECT coalesce({_ERROR_TYPE}, 'unknown') AS kind, count(*) FROM jobs WHERE dead = 1 "
@@ -132,7 +159,8 @@ def dead_letters(connection: apsw.Connection) -> DeadLetterStats:
     queues = {str(name): int(jobs) for name, jobs in by_queue}
     types = {str(name): int(jobs) for name, jobs in by_type}
     ends = connection.execute(
-        "SELECT min(finished_at), max(finished_at) FROM jobs WHERE dead = 1"
+        f"SELECT min(at), max(at) FROM (SELECT CASE finished_at WHEN 0 THEN {_BURIED_AT} "
+        "ELSE finished_at END AS at FROM jobs WHERE dead = 1)"
     ).fetchone()
     oldest, newest = ends if ends is not None else (None, None)
     return DeadLetterStats(sum(queues.values()), queues, types, oldest or 0, newest or 0)
@@ -162,6 +190,34 @@ def outlived_dead(connection: apsw.Connection, until: int, most: int, limit: int
         "OR rowid IN (SELECT rowid FROM jobs WHERE dead = 1 AND finished_at > 0 "
         "ORDER BY finished_at DESC LIMIT -1 OFFSET ?)) ORDER BY finished_at LIMIT ?",
         (until, most, limit),
+    )
+    return [str(job_id) for (job_id,) in rows]
+
+
+_ORIGIN = "coalesce(json_extract(CAST(more AS TEXT), '$.origin'), '')"
+_BURIED_AT = "json_extract(CAST(more AS TEXT), '$.buried_at')"
+_LETTERS = f"dead = 1 AND finished_at = 0 AND {_ORIGIN} <> ''"
+"""Dead letters that stand in a queue of their own."""
+
+
+def origins(connection: apsw.Connection) -> dict[str, int]:
+    """The queues from which dead letters in queues of their own came, and when the first of each was buried."""
+    rows = connection.execute(
+        f"SELECT {_ORIGIN} AS origin, min({_BURIED_AT}) FROM jobs WHERE {_LETTERS} GROUP BY origin"
+    )
+    return {str(origin): int(at) for origin, at in rows}
+
+
+def outlived_letters(
+    connection: apsw.Connection, origin: str, until: int, most: int, limit: int
+) -> list[str]:
+    """Those from this queue that were buried at or before `until`, and those beyond the newest `most` (0: no bound); none that runs."""
+    rows = connection.execute(
+        f"SELECT id FROM (SELECT id, state, {_BURIED_AT} AS at, "
+        f"row_number() OVER (ORDER BY {_BURIED_AT} DESC, seq DESC) AS place "
+        f"FROM jobs WHERE {_LETTERS} AND {_ORIGIN} = ?) "
+        "WHERE state <> 'active' AND (at <= ? OR (? > 0 AND place > ?)) ORDER BY at LIMIT ?",
+        (origin, until, most, most, limit),
     )
     return [str(job_id) for (job_id,) in rows]
 

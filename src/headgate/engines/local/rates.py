@@ -29,8 +29,9 @@ class Recent:
     def enqueued(self, now_ms: int) -> None:
         self._minute(now_ms)[1] += 1
 
-    def started(self, wait_ms: int) -> None:
+    def started(self, now_ms: int, wait_ms: int) -> None:
         self._waits.append(wait_ms)
+        self._second(now_ms)[3] += 1
 
     def completed(self, now_ms: int, duration_ms: int) -> None:
         self._durations.append(duration_ms)
@@ -40,17 +41,20 @@ class Recent:
         self._ended(now_ms, 1)
 
     def _ended(self, now_ms: int, which: int) -> None:
-        second = now_ms // SECOND_MS
-        seconds = self._seconds
-        if not seconds or seconds[-1][0] != second:
-            seconds.append([second, 0, 0])
-        seconds[-1][1 + which] += 1
+        self._second(now_ms)[1 + which] += 1
         self._minute(now_ms)[2 + which] += 1
         day = now_ms // DAY_MS
         if day != self._day:
             self._day = day
             self._today = [0, 0]
         self._today[which] += 1
+
+    def _second(self, now_ms: int) -> list[int]:
+        second = now_ms // SECOND_MS
+        seconds = self._seconds
+        if not seconds or seconds[-1][0] != second:
+            seconds.append([second, 0, 0, 0])
+        return seconds[-1]
 
     def _minute(self, now_ms: int) -> list[int]:
         minute = now_ms // MINUTE_MS
@@ -66,6 +70,7 @@ class Recent:
         last_hour = [m for m in self._minutes if m[0] > minute - 60]
         today = self._today if now_ms // DAY_MS == self._day else [0, 0]
         return Rates(
+            started_last_minute=sum(s[3] for s in last_minute),
             completed_last_minute=sum(s[1] for s in last_minute),
             failed_last_minute=sum(s[2] for s in last_minute),
             completed_last_hour=sum(m[2] for m in last_hour),

@@ -20,17 +20,20 @@ from headgate.core.states import STATES
 
 CHANGING = (
     "queue", "state", "priority", "seq", "attempt", "claim", "enqueued_at", "due_at",
-    "started_at", "visible_until", "finished_at", "dead", "worker", "result", "more",
+    "started_at", "visible_until", "finished_at", "dead", "worker", "pool", "result", "more",
 )  # fmt: skip
 LASTING = (
     "type", "created_at", "max_attempts", "timeout_ms", "visibility_ms", "expires_at",
-    "retry", "unique_key", "tenant", "fixed",
+    "retry", "unique_key", "tenant", "keys", "fixed",
 )  # fmt: skip
 GONE = 3
 THING = 4
 CHANGED = 2 + len(CHANGING)
 STORED = CHANGED + len(LASTING)
 COLUMNS = ("id", *CHANGING, *LASTING)
+POOL = 2 + CHANGING.index("pool")
+KEYS = CHANGED + LASTING.index("keys")
+"""The places of these in a record."""
 
 Record = tuple[Any, ...]
 
@@ -38,6 +41,7 @@ _encode = msgspec.msgpack.Encoder().encode
 # JSON, because what is raw in it is JSON: MessagePack would take those bytes for its own.
 _encode_more = msgspec.json.Encoder().encode
 _more_decoder = msgspec.json.Decoder(More)
+_keys = msgspec.msgpack.Decoder(tuple[tuple[str, str], ...]).decode
 _retry_decoder = msgspec.msgpack.Decoder(RetryPolicy)
 _states = {state: state for state in STATES}
 _retries: dict[bytes, RetryPolicy] = {}
@@ -49,7 +53,7 @@ def changed(job: Job, was: str) -> Record:
     return (
         job.id, was, job.queue, job.state, job.priority, job.seq, job.attempt, job.claim,
         job.enqueued_at, job.due_at, job.started_at, job.visible_until, job.finished_at,
-        job.dead, job.worker, job.result, None if more is None else _encode_more(more),
+        job.dead, job.worker, job.pool, job.result, None if more is None else _encode_more(more),
     )  # fmt: skip
 
 
@@ -60,10 +64,10 @@ def stored(job: Job, was: str) -> Record:
     return (
         job.id, was, job.queue, job.state, job.priority, job.seq, job.attempt, job.claim,
         job.enqueued_at, job.due_at, job.started_at, job.visible_until, job.finished_at,
-        job.dead, job.worker, job.result, None if more is None else _encode_more(more),
+        job.dead, job.worker, job.pool, job.result, None if more is None else _encode_more(more),
         job.type, job.created_at, job.max_attempts, job.timeout_ms, job.visibility_ms,
         job.expires_at, b"" if retry is DEFAULT else _encode(retry), job.unique, job.tenant,
-        job.fixed,
+        _encode(job.keys) if job.keys else b"", job.fixed,
     )  # fmt: skip
 
 
@@ -71,17 +75,30 @@ def job_of(row: Record) -> Job:
     """The job that a row of the jobs table (all of COLUMNS) holds."""
     (
         id_, queue, state, priority, seq, attempt, claim, enqueued_at, due_at, started_at,
-        visible_until, finished_at, dead, worker, result, more, type_, created_at, max_attempts,
-        timeout_ms, visibility_ms, expires_at, retry, unique, tenant, fixed,
+        visible_until, finished_at, dead, worker, pool, result, more, type_, created_at,
+        max_attempts, timeout_ms, visibility_ms, expires_at, retry, unique, tenant, keys, fixed,
     ) = row  # fmt: skip
     return Job(
         id_, _shared(type_), _shared(queue), priority, fixed, created_at, max_attempts, timeout_ms,
         visibility_ms, expires_at, _retry(retry) if retry else DEFAULT, unique,
-        _shared(tenant), _states[state], seq, attempt, claim,
+        _shared(tenant), _keys(keys) if keys else (), _states[state], seq, attempt, claim,
         created_at if enqueued_at == created_at else enqueued_at, due_at, started_at,
-        visible_until, finished_at, worker, result, bool(dead),
+        visible_until, finished_at, worker, _shared(pool), result, bool(dead),
         None if more is None else _more_decoder.decode(more),
     )  # fmt: skip
+
+
+def present(record: Record) -> Record:
+    """The record in today's form: a journal may have been left by schema 1, which knew neither pools nor keys."""
+    if len(record) not in (CHANGED - 1, STORED - 2):
+        return record
+    known = (*record[:POOL], "", *record[POOL:])
+    return known if len(known) == CHANGED else (*known[:KEYS], b"", *known[KEYS:])
+
+
+def keys_of(packed: bytes) -> list[str]:
+    """The names of the keys that a job passes."""
+    return [name for name, _ in _keys(packed)]
 
 
 _names: dict[str, str] = {}

@@ -1,4 +1,4 @@
--- Version 1. A journal of what was answered, and the tables that it is folded into.
+-- Version 2. A journal of what was answered, and the tables that it is folded into.
 CREATE TABLE journal (
     n       INTEGER PRIMARY KEY,  -- one row per commit, in order
     at_ms   INTEGER NOT NULL,
@@ -20,6 +20,7 @@ CREATE TABLE jobs (
     finished_at    INTEGER NOT NULL,
     dead           INTEGER NOT NULL,
     worker         TEXT NOT NULL,
+    pool           TEXT NOT NULL,
     result         BLOB,
     more           BLOB,
     -- What never changes after the job was accepted.
@@ -32,12 +33,21 @@ CREATE TABLE jobs (
     retry          BLOB,
     unique_key     TEXT,
     tenant         TEXT,
+    keys           BLOB,                -- MessagePack; empty for none
     fixed          BLOB
 );
 CREATE INDEX jobs_alive ON jobs (seq) WHERE finished_at = 0;
 CREATE INDEX jobs_finished ON jobs (queue, state, finished_at) WHERE finished_at > 0;
 CREATE INDEX jobs_dead ON jobs (finished_at) WHERE dead = 1;
 CREATE INDEX jobs_unique ON jobs (unique_key) WHERE unique_key IS NOT NULL;
+CREATE INDEX jobs_of_tenant ON jobs (tenant) WHERE tenant <> '';
+
+-- Which jobs pass a key.
+CREATE TABLE uses (
+    key  TEXT NOT NULL,
+    id   TEXT NOT NULL,
+    PRIMARY KEY (key, id)
+) WITHOUT ROWID;
 
 -- How many finished jobs each queue keeps, so that starting never counts history.
 CREATE TABLE counts (

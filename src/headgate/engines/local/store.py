@@ -22,18 +22,32 @@ from headgate.engines.local.rows import (
     CHANGING,
     COLUMNS,
     GONE,
+    KEYS,
     LASTING,
     STORED,
     THING,
     Record,
+    keys_of,
+    present,
 )
 
 APPLICATION = 0x48474154
 """Marks a file as Headgate's."""
-VERSION = 1
+VERSION = 2
 """Of the schema. A change to it adds a script to MIGRATIONS and raises this."""
-MIGRATIONS: dict[int, str] = {}
-"""From the version named to the next one."""
+MIGRATIONS: dict[int, str] = {
+    1: """
+        ALTER TABLE jobs ADD COLUMN pool TEXT NOT NULL DEFAULT '';
+        ALTER TABLE jobs ADD COLUMN keys BLOB;
+        CREATE TABLE uses (
+            key  TEXT NOT NULL,
+            id   TEXT NOT NULL,
+            PRIMARY KEY (key, id)
+        ) WITHOUT ROWID;
+        CREATE INDEX jobs_of_tenant ON jobs (tenant) WHERE tenant <> '';
+    """
+}
+"""From the version named to the next one. What is left in a journal is in the form of its own version."""
 
 BUSY_MS = 10_000
 """How long to wait for a file that another program has locked."""
@@ -219,6 +233,7 @@ def _upsert(count: int) -> str:
 def write_fold(connection: apsw.Connection, folded: Folded) -> None:
     """Bring the tables to what the records say; the caller holds the transaction."""
     if folded.gone:
+        _forget_uses(connection, folded.gone)
         connection.executemany("DELETE FROM jobs WHERE id = ?", [(id_,) for id_ in folded.gone])
     jobs = folded.jobs
     start = 0
@@ -232,6 +247,14 @@ def write_fold(connection: apsw.Connection, folded: Folded) -> None:
             values += _NOTHING if whole is None else whole[CHANGED:]
         connection.execute(_upsert(count), values)
         start += count
+    uses = [
+        (name, whole[0])
+        for _, whole in jobs
+        if whole is not None and whole[KEYS]
+        for name in keys_of(whole[KEYS])
+    ]
+    if uses:
+        connection.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", uses)
     for _, kind, key, value in folded.things:
         if value is None:
             connection.execute("DELETE FROM things WHERE kind = ? AND key = ?", (kind, key))
@@ -244,6 +267,17 @@ def write_fold(connection: apsw.Connection, folded: Folded) -> None:
                 "ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs",
                 (queue, state, change),
             )
+
+
+def _forget_uses(connection: apsw.Connection, ids: Sequence[str]) -> None:
+    rows = connection.execute(
+        "SELECT id, keys FROM jobs "
+        "WHERE id IN (SELECT value FROM json_each(?)) AND length(keys) > 0",
+        (msgspec.json.encode(ids).decode(),),
+    )
+    uses = [(name, id_) for id_, packed in rows for name in keys_of(cast("bytes", packed))]
+    if uses:
+        connection.executemany("DELETE FROM uses WHERE key = ? AND id = ?", uses)
 
 
 def pack(records: Sequence[Record]) -> bytes:
@@ -265,7 +299,7 @@ def fold_left_over(connection: apsw.Connection) -> tuple[int, int]:
         ).fetchall()
         if not rows:
             break
-        records = [record for row in rows for record in _unpack(cast("bytes", row[2]))]
+        records = [present(record) for row in rows for record in _unpack(cast("bytes", row[2]))]
         count += len(records)
         latest = max(latest, *(cast("int", row[1]) for row in rows))
         with connection:
@@ -281,7 +315,7 @@ def wipe(path: str) -> None:
     connection = connect(path)
     try:
         with connection:
-            for table in ("journal", "jobs", "counts", "things"):
+            for table in ("journal", "jobs", "uses", "counts", "things"):
                 connection.execute(f"DELETE FROM {table}")
     finally:
         connection.close()

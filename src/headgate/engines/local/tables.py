@@ -6,21 +6,30 @@ Every change of a job goes through here: its place in line, its state and the co
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from headgate.core import queues as rules
+from headgate.core.gates import Limits
 from headgate.core.job import Job, copy_of
+from headgate.core.limits import queue_key
 from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
-from headgate.core.states import ACTIVE, AVAILABLE, TERMINAL
+from headgate.core.states import ACTIVE, AVAILABLE, SCHEDULED, TERMINAL
 from headgate.engines.local.events import EventLog
-from headgate.engines.local.queue import Queue
+from headgate.engines.local.keys import Keys
+from headgate.engines.local.queue import Queue, size_of
 from headgate.engines.local.rows import Record, changed, job_of, stored
 from headgate.engines.local.timers import Timers
-from headgate.engines.local.waiting import wake
 
 QUEUE = "queue"
 POLICY = "policy"
+
+
+NO_LIMITS = Limits()
+
+
+def _nobody() -> None:
+    return
 
 
 class Log(Protocol):
@@ -43,17 +52,24 @@ class Tables:
         "_finished",
         "_last_record",
         "events",
+        "fair_pools",
+        "freed",
         "held",
+        "in_pools",
         "jobs",
         "keep_finished",
+        "keys",
         "log",
         "next_seq",
         "now",
+        "on_touched",
         "policy",
         "queues",
         "resolved_policy",
         "timers",
+        "touched",
         "unique",
+        "watched",
     )
 
     def __init__(self, log: Log, events: EventLog, *, keep_finished: bool) -> None:
@@ -72,7 +88,20 @@ class Tables:
         """Worker -> the jobs that it holds."""
         self.unique: dict[str, list[Job]] = {}
         """Fingerprint -> the jobs in memory that have it, oldest first."""
+        self.in_pools: dict[str, int] = {}
+        """Pool -> how many active jobs its workers have."""
+        self.fair_pools: set[str] = set()
+        """Queues that some pool serves by the turns of tenants."""
         self.timers = Timers()
+        self.keys = Keys(self)
+        self.freed: list[Job] = []
+        """Jobs that ended a reservation, as long as somebody waits for the room of their worker or pool."""
+        self.watched = False
+        """Whether anybody does."""
+        self.on_touched: Callable[[], None] = _nobody
+        """Called when there is something to look at that was not there before."""
+        self.touched: dict[Queue, None] = {}
+        """Queues that somebody follows, and in which something changed that is not looked at yet."""
         self._finished: deque[tuple[int, Job]] = deque()
         self._last_record: dict[str, int] = {}
         """Batch of the newest record of each finished job in memory."""
@@ -83,8 +112,8 @@ class Tables:
         """The queue, known or not."""
         found = self.queues.get(name)
         if found is None:
-            found = self.queues[name] = Queue(name)
-            found.resolved = self.resolved_policy
+            found = self.queues[name] = Queue(name, self.keys)
+            self.resolve(found)
         return found
 
     def open_queue(self, name: str) -> Queue:
@@ -93,6 +122,7 @@ class Tables:
         if not queue.exists:
             queue.exists = True
             queue.created_at = queue.updated_at = self.now
+            self.resolve(queue)
             self.save_queue(queue)
         return queue
 
@@ -103,11 +133,31 @@ class Tables:
         self.log.write(("", kind, key, value))
 
     def resolve(self, queue: Queue) -> None:
-        queue.resolved = (
-            rules.resolve(self.policy, queue.config)
-            if queue.config != EMPTY
-            else self.resolved_policy
-        )
+        """Put its settings together anew, and let its limits hold."""
+        queue.resolved = rules.resolve(self.policy, queue.config, queue.name)
+        queue.bounded = queue.resolved.bounds.bounded
+        queue.fair = queue.resolved.fairness.enabled or queue.name in self.fair_pools
+        name = queue_key(queue.name)
+        if queue.exists and queue.resolved.limits != NO_LIMITS:
+            active = (
+                job
+                for held in self.held.values()
+                for job in held.values()
+                if job.queue == queue.name
+            )
+            queue.gate = self.keys.limit(name, queue.resolved.limits, active, queue)
+        elif queue.gate is not None:
+            queue.gate = None
+            self.keys.unlimit(name)
+        queue.refollow()
+        self.touch(queue)
+
+    def touch(self, queue: Queue) -> None:
+        """Something changed that who follows this queue wants to know."""
+        if queue.followed:
+            if not self.touched:
+                self.on_touched()
+            self.touched[queue] = None
 
     def existing(self) -> Iterator[Queue]:
         return (queue for queue in self.queues.values() if queue.exists)
@@ -133,7 +183,11 @@ class Tables:
         self.jobs[job.id] = job
         if job.unique is not None:
             self.unique.setdefault(job.unique, []).append(job)
-        self.queues[job.queue].counts[job.state] += 1
+        queue = self.queues[job.queue]
+        queue.counts[job.state] += 1
+        if job.tenant:
+            queue.count_tenant(job.tenant, job.state, 1)
+        queue.bytes += size_of(job)
 
     def save_new(self, job: Job) -> None:
         self.log.write(stored(job, ""))
@@ -142,7 +196,19 @@ class Tables:
         """Record a change; `was` is the state in which it was recorded last."""
         self.log.write(changed(job, was))
         if job.finished_at:
+            if job.id not in self.jobs:
+                # Read from the file, which does not know the change before it is folded.
+                self._bring_back(job)
             self._remember_finished(job)
+
+    def save_whole(self, job: Job, was: str) -> None:
+        """Record a live job whose lasting members changed."""
+        self.log.write(stored(job, was))
+
+    def _bring_back(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        if job.unique is not None:
+            self.unique.setdefault(job.unique, []).append(job)
 
     def save_revived(self, job: Job, was: str, old_queue: str) -> None:
         """Record a job that had ended and lives again, perhaps elsewhere and with other contents."""
@@ -154,24 +220,66 @@ class Tables:
             self.log.write(stored(job, ""))
 
     def set_state(self, job: Job, state: str) -> None:
-        counts = self.queues[job.queue].counts
-        counts[job.state] -= 1
+        queue = self.queues[job.queue]
+        was = job.state
+        counts = queue.counts
         counts[state] += 1
+        counts[was] -= 1
+        if job.tenant:
+            queue.count_tenant(job.tenant, state, 1)
+            queue.count_tenant(job.tenant, was, -1)
+        if was == SCHEDULED and job.more is not None and job.more.postponed_by:
+            self._no_longer_postponed(job)
         job.state = state
+        if state in TERMINAL:
+            # It does not live any more: it takes no room and names no keys.
+            queue.bytes -= size_of(job)
+            if job.keys:
+                self.keys.unuse(job)
+        if queue.followed:
+            self.touch(queue)
+
+    def transfer(self, job: Job, queue: Queue, state: str) -> None:
+        """Let a job be counted in another queue, or anew in the same one, alive in this state."""
+        old, was = self.queue(job.queue), job.state
+        lives = was not in TERMINAL
+        if not lives and job.keys:
+            self.keys.use(job)
+        queue.count(job, state, 1)
+        queue.bytes += size_of(job)
+        old.count(job, was, -1)
+        if lives:
+            old.bytes -= size_of(job)
+            if was == SCHEDULED and state != SCHEDULED and job.rare().postponed_by:
+                self._no_longer_postponed(job)
+        job.queue, job.state = queue.name, state
+        self.touch(old)
+        self.touch(queue)
+
+    def postponed(self, job: Job, key: str) -> None:
+        """The job waits for its key as a scheduled one."""
+        job.rare().postponed_by = key
+        self.keys.named(key).postponed += 1
+
+    def _no_longer_postponed(self, job: Job) -> None:
+        more = job.rare()
+        self.keys.known[more.postponed_by].postponed -= 1
+        more.postponed_by = ""
 
     def line_up(self, job: Job) -> None:
-        """Let an available job stand in its line, and tell somebody who waits for it."""
+        """Let an available job stand in its line."""
         queue = self.queues[job.queue]
-        queue.line_of(job).add(job)
-        if queue.waiting and not queue.paused:
-            wake(queue)
+        queue.line_up(job)
         if job.expires_at:
             self.arm(job, job.expires_at)
+        if queue.followed:
+            self.touch(queue)
 
     def step_out(self, job: Job) -> None:
         """Let an available job leave its line."""
-        if job.lane is not None:
-            job.lane.leave(job)
+        queue = self.queues[job.queue]
+        queue.step_out(job)
+        self.touch(queue)
 
     def arm(self, job: Job, at: int) -> None:
         self.timers.arm(job, max(at, self.now))
@@ -181,12 +289,24 @@ class Tables:
         if held is None:
             held = self.held[job.worker] = {}
         held[job.id] = job
+        self.in_pools[job.pool] = self.in_pools.get(job.pool, 0) + 1
 
     def release(self, job: Job) -> None:
+        """The reservation is over: worker, pool and gates are free of it."""
         held = self.held[job.worker]
         del held[job.id]
         if not held:
             del self.held[job.worker]
+        queue = self.queues[job.queue]
+        self.in_pools[job.pool] -= 1
+        if job.keys or job.tenant or queue.gate is not None:
+            self.keys.release(job)
+        if self.watched:
+            if not self.freed:
+                self.on_touched()
+            self.freed.append(job)
+        if queue.followed:
+            self.touch(queue)
 
     def renewed(self, job: Job) -> Job:
         """A fresh record in the place of one that may have left traces in a line."""
@@ -252,10 +372,16 @@ class Tables:
         self.accept(job)
         if job.seq >= self.next_seq:
             self.next_seq = job.seq + 1
+        if job.keys:
+            self.keys.use(job)
         if job.state == AVAILABLE:
-            queue.line_of(job).add(job)
+            queue.line_up(job)
         elif job.state == ACTIVE:
             self.hold(job)
+            for key in self.keys.of(job):
+                key.holders[job.id] = job.claim
+        elif job.state == SCHEDULED and job.more is not None and job.more.postponed_by:
+            self.keys.named(job.more.postponed_by).postponed += 1
 
     def check(self) -> None:
         """Raise AssertionError where memory contradicts itself; for tests, it looks at everything."""
@@ -265,7 +391,7 @@ class Tables:
             queue = self.queues[job.queue]
             in_line = job.lane is not None
             assert in_line == (job.state == AVAILABLE), f"{job.id} is {job.state}, line {in_line}"
-            assert not in_line or job.lane is queue.line_of(job), f"{job.id} in a wrong line"
+            assert not in_line or job.lane.tenant == job.tenant, f"{job.id} in a wrong line"
             holding = self.held.get(job.worker, {}).get(job.id) is job
             assert holding == (job.state == ACTIVE), f"{job.id} is {job.state}, held {holding}"
             assert job.unique is None or job in self.unique[job.unique], f"{job.id} not unique"
@@ -274,8 +400,7 @@ class Tables:
                 here = counted.get((name, state), 0)
                 same = here <= count if state in TERMINAL else here == count
                 assert same, f"{name} counts {count} {state}, has {here}"
-            size = queue.lane.size
-            assert size == queue.counts[AVAILABLE], f"{name}: {size} in line"
+            queue.check()
         for fingerprint, twins in self.unique.items():
             for job in twins:
                 assert self.jobs.get(job.id) is job, f"{job.id} is gone but unique {fingerprint}"

@@ -15,7 +15,7 @@ import msgspec
 
 from headgate.core.errors import BackendUnavailable
 from headgate.core.job import Job
-from headgate.core.states import DISCARDED, RETRYABLE, TERMINAL
+from headgate.core.states import ACTIVE, TERMINAL
 from headgate.engines.contract import Replay, Task
 from headgate.engines.local import queries
 from headgate.engines.local.life import Life
@@ -140,10 +140,18 @@ class Tasks:
         match task.kind:
             case "cancel" if job.state not in TERMINAL:
                 life.cancel(job, "admin", "bulk", now)
-            case "retry" if job.state in (DISCARDED, RETRYABLE):
+            case "retry" if life.can_start_over(job):
                 life.revive(job, Replay(), now)
             case "delete" if job.state in TERMINAL:
                 life.forget(job)
+            case "discard" | "move":
+                queue = life.tables.queue(task.query.queue or "")
+                # Whoever resumed the queue has called its deletion off.
+                if job.queue != queue.name or queue.leaving != task.kind or job.state == ACTIVE:
+                    return False
+                if job.state in TERMINAL:
+                    return False
+                life.leave(job, now)
             case "purge":
                 if job.state not in TERMINAL:
                     life.cancel(job, "admin", "purge", now)

@@ -63,15 +63,32 @@ class Worker:
 class Workers:
     """A worker that reported itself and then is silent is dead: its jobs go back."""
 
-    __slots__ = ("_events", "_life", "_on_rest", "_silence_ms", "_tables", "directives", "known")
+    __slots__ = (
+        "_events",
+        "_life",
+        "_on_place",
+        "_on_rest",
+        "_silence_ms",
+        "_tables",
+        "directives",
+        "known",
+    )
 
-    def __init__(self, life: Life, silence_ms: int, on_rest: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        life: Life,
+        silence_ms: int,
+        on_rest: Callable[[str], None],
+        on_place: Callable[[str], None],
+    ) -> None:
         self._life = life
         self._tables = life.tables
         self._events = life.tables.events
         self._silence_ms = silence_ms
         self._on_rest = on_rest
         """Called with a worker that gets no more jobs."""
+        self._on_place = on_place
+        """Called with a worker that may be served from elsewhere from now on."""
         self.known: dict[str, Worker] = {}
         self.directives: dict[str, str] = {}
 
@@ -91,6 +108,7 @@ class Workers:
             worker.started_at = now
         resting = not self.at_work(name)
         before = worker.state
+        place = worker.pool, worker.concurrency
         worker.learn(report)
         worker.beat_at = now
         self._tables.timers.arm(worker.alarm, now + self._silence_ms)
@@ -102,6 +120,8 @@ class Workers:
             self._tell("worker.quiet", name, now, {"active_jobs": len(held)})
         if not resting and not self.at_work(name):
             self._on_rest(name)
+        elif new or place != (worker.pool, worker.concurrency):
+            self._on_place(name)
         return worker
 
     def directive(self, worker: str) -> str:

@@ -47,7 +47,13 @@ async def delete_selected(context: Context, request: Request) -> Answer:
 
 def _route(method: str, path: str, handler: Any, **more: Any) -> Route:
     return Route(
-        method, f"/ojs/v1/admin/dead-letter{path}", handler, OPERATORS, tag="admin", **more
+        method,
+        f"/ojs/v1/admin/dead-letter{path}",
+        handler,
+        OPERATORS,
+        tag="admin",
+        tenant="seen",
+        **more,
     )
 
 
@@ -57,11 +63,12 @@ ROUTES: Sequence[Route] = (
     _route("GET", "/stats", dead_letter.stats, summary="The dead letters, counted",
            response=DeadLetterStats),
     _route("GET", "/{id}", dead_letter.info, summary="Look at a dead letter",
-           response=JobAnswer, errors=(404,)),
+           response=JobAnswer, owned=True, errors=(404,)),
     _route("POST", "/{id}/retry", dead_letter.retry, summary="Try a dead letter again",
-           request=dead_letter.Retry, body="optional", response=ReplayedJob,
+           request=dead_letter.Retry, body="optional", response=ReplayedJob, owned=True,
            errors=(400, 404, 409, 413, 422)),
-    _route("DELETE", "/{id}", delete, summary="Forget a dead letter", status=204, errors=(404,)),
+    _route("DELETE", "/{id}", delete, summary="Forget a dead letter", status=204, owned=True,
+           errors=(404,)),
     _route("POST", "/retry", retry_selected, summary="Try many dead letters again",
            request=Selection, body="required", response=AdminBulk, errors=(400,)),
     _route("DELETE", "", delete_selected, summary="Forget many dead letters",

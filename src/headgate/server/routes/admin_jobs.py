@@ -24,6 +24,7 @@ from headgate.server.roles import OPERATORS
 from headgate.server.route import Answer, Handler, Request, Route
 from headgate.server.routes.admin_tasks import NUMBERED, task_info
 from headgate.server.routes.bulk import STATES
+from headgate.server.tenancy import restricted
 from headgate.wire import paging
 from headgate.wire.bulk import AdminBulk
 from headgate.wire.job_lists import ChangedJob, JobItems
@@ -38,7 +39,7 @@ _END = {COMPLETED: "completed_at", CANCELLED: "cancelled_at"}
 async def list_jobs(context: Context, request: Request) -> Answer:
     page = paging.numbered(request.query)
     found = await context.engine.find_all(
-        _query(request.query),
+        restricted(_query(request.query), request),
         Page(
             page.limit,
             page.offset,
@@ -79,7 +80,7 @@ def selected(command: Command) -> Handler:
     """What carries out this command on all jobs that match."""
 
     async def carry_out(context: Context, request: Request) -> Answer:
-        query = bulk.confirmed(request.data, states=STATES[command])
+        query = restricted(bulk.confirmed(request.data, states=STATES[command]), request)
         task = await bulk.start(context.engine, command, query, context.new_id, request.now_ms)
         return bulk_answer(command, task)
 
@@ -105,6 +106,9 @@ def _query(query: Mapping[str, str]) -> Query:
         type=query.get("type"),
         state=states.split(",") if states else None,
         error_type=query.get("error_type"),
+        key=query.get("key"),
+        scope=query.get("scope"),
+        tenant=query.get("tenant"),
     )
     found = query_of(asked, path="")
     found.created_from = instant(query.get("since"), "since")
@@ -135,7 +139,9 @@ def _timestamps(job: Job) -> dict[str, str]:
 
 
 def _route(method: str, path: str, handler: Any, **more: Any) -> Route:
-    return Route(method, f"/ojs/v1/admin/jobs{path}", handler, OPERATORS, tag="admin", **more)
+    return Route(
+        method, f"/ojs/v1/admin/jobs{path}", handler, OPERATORS, tag="admin", tenant="seen", **more
+    )
 
 
 def _many(command: Command, summary: str) -> Route:
@@ -158,12 +164,12 @@ ROUTES: Sequence[Route] = (
                **NUMBERED,
            },
            errors=(400,)),
-    _route("GET", "/{id}", info, summary="Look at a job in full", response=dict[str, Any],
+    _route("GET", "/{id}", info, summary="Look at a job in full", response=dict[str, Any], owned=True,
            errors=(404,)),
     _route("POST", "/{id}/cancel", one("cancel"), summary="Cancel a job", body="optional",
-           response=ChangedJob, errors=(404, 409)),
+           response=ChangedJob, owned=True, errors=(404, 409)),
     _route("POST", "/{id}/retry", one("retry"), summary="Try a job again", body="optional",
-           response=ChangedJob, errors=(404, 409)),
+           response=ChangedJob, owned=True, errors=(404, 409)),
     _many("cancel", "Cancel all jobs that match"),
     _many("retry", "Try all jobs that match again"),
     _many("delete", "Forget all finished jobs that match"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from headgate.core.errors import InvalidRequest
-from headgate.core.queues import PAUSED, resolved_json
+from headgate.core.queues import resolved_json
 from headgate.core.states import CANCELLED, COMPLETED, DISCARDED, STATES
 from headgate.core.times import duration_ms, instant_text
 from headgate.engines.contract import Query, QueueView
@@ -22,9 +22,12 @@ from headgate.server.routes import queues as plain
 from headgate.server.routes.admin_tasks import NUMBERED, task_info
 from headgate.wire import paging
 from headgate.wire.queues import (
+    AdminDrained,
     AdminPaused,
     AdminQueue,
     AdminQueueList,
+    DeletedQueue,
+    DeleteQueue,
     Latency,
     Purge,
     Purged,
@@ -60,6 +63,14 @@ async def resume(context: Context, request: Request) -> Answer:
     (name,) = request.params
     view = await queues.resume(context.engine, name, request.identity.name, request.now_ms)
     return answer(AdminPaused(name, False, view.state, resumed_at=instant_text(request.now_ms)))
+
+
+async def drain(context: Context, request: Request) -> Answer:
+    (name,) = request.params
+    view = await queues.drain(context.engine, name, request.identity.name, request.now_ms)
+    if view is None:
+        return answer(AdminDrained(name, False, "deleted", 0))
+    return answer(AdminDrained(name, plain.is_paused(view), view.state, plain.depth(view.counts)))
 
 
 async def purge(context: Context, request: Request) -> Answer:
@@ -113,15 +124,14 @@ def _queue(view: QueueView) -> AdminQueue:
         counts=view.counts,
         throughput=Throughput(rates.completed_last_minute, rates.failed_last_minute),
         latency_ms=Latency(*rates.latencies()),
-        paused=view.state == PAUSED,
+        paused=plain.is_paused(view),
         created_at=instant_text(view.created_at),
-        paused_at=_at(view.paused_at),
-        oldest_available_at=_at(view.oldest_available_at),
+        paused_at=plain.at(view.paused_at),
+        oldest_available_at=plain.at(view.oldest_available_at),
+        oldest_runnable_at=plain.at(view.oldest_runnable_at),
+        pressure=UNSET if view.load is None else view.load.pressure,
+        parked=view.parked,
     )
-
-
-def _at(ms: int) -> str | UnsetType:
-    return instant_text(ms) if ms else UNSET
 
 
 def _route(method: str, path: str, handler: Any, roles: frozenset[str], **more: Any) -> Route:
@@ -140,8 +150,14 @@ ROUTES: Sequence[Route] = (
            response=dict[str, Any], errors=(400, 422)),
     _route("POST", "/{name}/pause", pause, OPERATORS, summary="Give out no more jobs of a queue",
            body="optional", response=AdminPaused, errors=(400,)),
-    _route("POST", "/{name}/resume", resume, OPERATORS, summary="Give out jobs of a queue again",
+    _route("POST", "/{name}/resume", resume, OPERATORS, summary="End a pause, or call off draining",
            body="optional", response=AdminPaused, errors=(400,)),
+    _route("POST", "/{name}/drain", drain, ADMINS,
+           summary="Take no new jobs and be deleted when the last one has ended", body="optional",
+           response=AdminDrained, errors=(404, 409)),
+    _route("DELETE", "/{name}", plain.delete, ADMINS, summary="Delete a queue",
+           request=DeleteQueue, body="optional", response=DeletedQueue, status=202,
+           query=plain.DELETION, errors=(400, 404, 409)),
     _route("DELETE", "/{name}/jobs", purge, ADMINS, summary="Forget jobs of a queue",
            request=Purge, body="optional", response=Purged, also=(202,),
            query={

@@ -11,11 +11,11 @@ from headgate.core.envelope import Envelope
 from headgate.core.errors import BatchTooLarge, InvalidRequest, OjsError
 from headgate.engines.contract import Duplicate, Pushed
 from headgate.operations import bulk_push, idempotency, push
+from headgate.server import backpressure, envelopes
 from headgate.server.context import Context
 from headgate.server.roles import PRODUCERS
 from headgate.server.route import Answer, Request, Route
 from headgate.wire.batch import Batch, BatchAnswer, BulkEnqueue, BulkEnqueueAnswer
-from headgate.wire.envelope import read_envelope
 from headgate.wire.jobs import array_json, job_json
 from headgate.wire.shapes import BatchShape, BulkShape
 
@@ -24,21 +24,31 @@ _encode = msgspec.json.Encoder().encode
 
 async def enqueue(context: Context, request: Request) -> Answer:
     asked: Batch = request.data
-    now_ms = request.now_ms
+    block_ms = backpressure.block_ms(request)
     _check_size(context, asked.jobs)
-    envelopes = []
+    read = []
     for index, item in enumerate(asked.jobs):
         try:
-            envelopes.append(_read(context, item, now_ms))
+            read.append(envelopes.read(context, request, item))
         except OjsError as error:
             raise push.at_index(error, index) from None
     outcomes = await push.push_all(
-        context.engine, envelopes, now_ms, context.new_id, test_hooks=context.settings.test_hooks
+        context.engine,
+        read,
+        envelopes.producer(context, request),
+        context.now_ms,
+        context.new_id,
+        block_ms=block_ms,
+        gone=request.gone,
     )
-    records = array_json([job_json(outcome.job, now_ms) for outcome in outcomes])
+    records = array_json([job_json(outcome.job, request.now_ms) for outcome in outcomes])
     known = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Duplicate)]
     more = b',"deduplicated":%b' % _encode(known) if known else b""
-    return Answer(b'{"jobs":%b,"count":%d%b}' % (records, len(outcomes), more), 201)
+    return Answer(
+        b'{"jobs":%b,"count":%d%b}' % (records, len(outcomes), more),
+        201,
+        backpressure.warnings(outcomes),
+    )
 
 
 async def enqueue_each(context: Context, request: Request) -> Answer:
@@ -51,7 +61,7 @@ async def enqueue_each(context: Context, request: Request) -> Answer:
         return await _enqueue_each(context, request, asked)
     idempotency.check_key(key, "idempotency_key")
     engine = context.engine
-    scope = f"bulk.enqueue:{request.identity.name}"
+    scope = idempotency.scope_of("bulk.enqueue", request.identity.name, request.tenant)
     kept = await idempotency.recall(engine, scope, key, request.body, request.now_ms)
     if kept is not None:
         return Answer(kept[3:], int(kept[:3]), [_size(asked)])
@@ -63,20 +73,19 @@ async def enqueue_each(context: Context, request: Request) -> Answer:
 
 async def _enqueue_each(context: Context, request: Request, asked: BulkEnqueue) -> Answer:
     _check_size(context, asked.jobs)
-    now_ms = request.now_ms
-    envelopes: list[Envelope | OjsError] = []
+    read: list[Envelope | OjsError] = []
     for item in asked.jobs:
         try:
-            envelopes.append(_read(context, item, now_ms))
+            read.append(envelopes.read(context, request, item))
         except OjsError as error:
-            envelopes.append(error)
+            read.append(error)
     outcomes = await bulk_push.push_each(
         context.engine,
-        envelopes,
-        now_ms,
+        read,
+        envelopes.producer(context, request),
+        request.now_ms,
         context.new_id,
         atomic=asked.atomicity == "atomic",
-        test_hooks=context.settings.test_hooks,
     )
     items = [_item(index, outcome, request) for index, outcome in enumerate(outcomes)]
     failed = sum(isinstance(outcome, OjsError) for outcome in outcomes)
@@ -87,7 +96,7 @@ async def _enqueue_each(context: Context, request: Request, asked: BulkEnqueue) 
     status = 422 if failed == total else 201
     if failed != total and not all(isinstance(outcome, Pushed) for outcome in outcomes):
         status = 207
-    return Answer(body, status, [_size(asked)])
+    return Answer(body, status, [_size(asked), *backpressure.warnings(outcomes)])
 
 
 def _item(index: int, outcome: Pushed | Duplicate | OjsError, request: Request) -> bytes:
@@ -98,13 +107,6 @@ def _item(index: int, outcome: Pushed | Duplicate | OjsError, request: Request) 
     status = b"duplicate" if isinstance(outcome, Duplicate) else b"created"
     record = job_json(outcome.job, request.now_ms)
     return b'{"index":%d,"status":"%b","job":%b}' % (index, status, record)
-
-
-def _read(context: Context, item: Raw, now_ms: int) -> Envelope:
-    limits = context.settings.limits
-    return read_envelope(
-        item, now_ms, envelope_bytes=limits.envelope_bytes, meta_bytes=limits.meta_bytes
-    )
 
 
 def _check_size(context: Context, jobs: Sequence[Raw]) -> None:
@@ -122,9 +124,11 @@ def _size(asked: BulkEnqueue) -> tuple[bytes, bytes]:
 ROUTES: Sequence[Route] = (
     Route("POST", "/ojs/v1/jobs/batch", enqueue, PRODUCERS, tag="bulk",
           summary="Enqueue many jobs, all or none", request=Batch, shape=BatchShape, body="required", many=True,
-          response=BatchAnswer, status=201, errors=(400, 404, 409, 413, 415, 422, 429)),
+          response=BatchAnswer, status=201, headers=backpressure.MAY_WAIT, sends=backpressure.WARNINGS,
+          tenant="seen", errors=(400, 403, 404, 409, 413, 415, 422, 429)),
     Route("POST", "/ojs/v1/jobs/bulk", enqueue_each, PRODUCERS, tag="bulk",
           summary="Enqueue many jobs, each on its own or all at once", request=BulkEnqueue, shape=BulkShape,
           body="required", many=True, response=BulkEnqueueAnswer, status=201, also=(207, 422),
+          sends=backpressure.WARNINGS, tenant="seen",
           errors=(400, 409, 413, 415, 422)),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from headgate.server.context import Context
 from headgate.server.roles import OPERATORS
 from headgate.server.route import Answer, Handler, Request, Route
 from headgate.server.routes.admin_tasks import task_info
+from headgate.server.tenancy import restricted
 from headgate.wire.bulk import BulkItem, Cancelled, Deleted, Retried
 
 STATES: dict[Command, tuple[str, ...]] = {
@@ -49,7 +50,7 @@ def handler(command: Command) -> Handler:
         if not key:
             return await _carry_out(context, request, command, asked)
         engine = context.engine
-        scope = f"bulk.{command}:{request.identity.name}"
+        scope = idempotency.scope_of(f"bulk.{command}", request.identity.name, request.tenant)
         kept = await idempotency.recall(engine, scope, key, request.body, request.now_ms)
         if kept is not None:
             return _unpacked(kept)
@@ -75,11 +76,12 @@ async def _carry_out(context: Context, request: Request, command: Command, asked
             request.identity.name,
             request.now_ms,
             most=context.settings.limits.batch_items,
+            tenant=request.tenant,
         )
         return answer(_of_items(command, items))
     if asked.filter is None or asked.filter == NOTHING:
         raise InvalidRequest(field="filter", expected="at least one member")
-    query = query_of(asked.filter, states=STATES[command])
+    query = restricted(query_of(asked.filter, states=STATES[command]), request)
     task = await bulk.start(engine, command, query, context.new_id, request.now_ms)
     return answer(_of_task(command, task), status=200 if task.finished else 202)
 
@@ -112,7 +114,7 @@ def _key(request: Request, asked: Bulk) -> str:
 def _route(command: Command, summary: str) -> Route:
     return Route("POST", f"/ojs/v1/jobs/bulk/{command}", handler(command), OPERATORS,
                  summary=summary, request=Bulk, body="required", response=_SHAPES[command],
-                 also=(202,), errors=(400, 409, 413, 422), tag="bulk")  # fmt: skip
+                 also=(202,), errors=(400, 409, 413, 422), tag="bulk", tenant="needed")  # fmt: skip
 
 
 ROUTES: Sequence[Route] = (

@@ -15,8 +15,9 @@ from headgate.operations.dead_letter import Override
 from headgate.server.answers import answer, job_raw, jobs_raw
 from headgate.server.context import Context
 from headgate.server.roles import OPERATORS
-from headgate.server.route import Answer, Request, Route
+from headgate.server.route import OWNED, Answer, Request, Route
 from headgate.server.routes.admin_tasks import task_info
+from headgate.server.tenancy import restricted
 from headgate.wire import paging
 from headgate.wire.bulk import Deleted, Retried
 from headgate.wire.dead_letter import DeadLetterStats, DeletedDeadLetter
@@ -96,12 +97,13 @@ async def stats(context: Context, request: Request) -> Answer:
 def query_from(request: Request) -> Query:
     """The dead letters that the query string asks for."""
     query = request.query
-    return Query(
+    found = Query(
         queue=query.get("queue"),
         type=query.get("type"),
         error_type=query.get("error_type"),
         dead=True,
     )
+    return restricted(found, request)
 
 
 async def start(context: Context, request: Request, command: bulk.Command) -> Task:
@@ -111,7 +113,7 @@ async def start(context: Context, request: Request, command: bulk.Command) -> Ta
         bulk.check_confirmed(request.query.get("confirm") == "true")
         query = query_from(request)
     else:
-        query = bulk.confirmed(asked, dead=True)
+        query = restricted(bulk.confirmed(asked, dead=True), request)
     return await bulk.start(context.engine, command, query, context.new_id, request.now_ms)
 
 
@@ -135,19 +137,20 @@ def _route(method: str, path: str, handler: Any, roles: frozenset[str], **more: 
 
 ROUTES: Sequence[Route] = (
     _route("GET", "", list_jobs, OPERATORS, summary="List the dead letters, the newest first",
-           response=JobList, query=_PARTS, errors=(400,)),
+           response=JobList, query=_PARTS, tenant="needed", errors=(400,)),
     _route("GET", "/stats", stats, OPERATORS, summary="The dead letters, counted",
            response=DeadLetterStats),
     _route("GET", "/{id}", info, OPERATORS, summary="Look at a dead letter",
-           response=JobAnswer, errors=(404,)),
+           response=JobAnswer, **OWNED, errors=(404,)),
     _route("POST", "/{id}/retry", retry, OPERATORS, summary="Try a dead letter again",
-           request=Retry, body="optional", response=ReplayedJob,
+           request=Retry, body="optional", response=ReplayedJob, **OWNED,
            errors=(400, 404, 409, 413, 422)),
     _route("DELETE", "/{id}", delete, OPERATORS, summary="Forget a dead letter",
-           response=DeletedDeadLetter, errors=(404,)),
+           response=DeletedDeadLetter, **OWNED, errors=(404,)),
     _route("POST", "/retry", retry_selected, OPERATORS, summary="Try many dead letters again",
-           request=Selection, body="required", response=Retried, also=(202,), errors=(400,)),
+           request=Selection, body="required", response=Retried, also=(202,), tenant="needed",
+           errors=(400,)),
     _route("DELETE", "", delete_selected, OPERATORS, summary="Forget many dead letters",
            request=Selection, body="optional", response=Deleted, also=(202,),
-           query=CONFIRMED, errors=(400,)),
+           query=CONFIRMED, tenant="needed", errors=(400,)),
 )  # fmt: skip

@@ -27,9 +27,9 @@ def source(context: Context) -> str:
 def interest_of(request: Request) -> Interest:
     """Which events the query string asks for."""
     return Interest(
-        queues=_names(request, "queues"),
-        job_types=_names(request, "job_types"),
-        kinds=_names(request, "types"),
+        queues=names_of(request, "queues"),
+        job_types=names_of(request, "job_types"),
+        kinds=names_of(request, "types"),
     )
 
 
@@ -42,7 +42,7 @@ async def list_events(context: Context, request: Request) -> Answer:
     return answer(EventList(records, str(found.cursor), found.has_more))
 
 
-def _names(request: Request, name: str) -> Sequence[str]:
+def names_of(request: Request, name: str) -> Sequence[str]:
     return tuple(part for part in request.query.get(name, "").split(",") if part)
 
 

@@ -9,22 +9,24 @@ import msgspec
 from headgate.core.errors import BatchTooLarge, OjsError
 from headgate.core.times import SECOND_MS, instant_text
 from headgate.engines.contract import Ack, Extend, Fail, Report
-from headgate.operations import beat, exchange
+from headgate.operations import beat, exchange, fetch
 from headgate.operations.exchange import Answered, Asked
 from headgate.server.context import Context
 from headgate.server.roles import WORKERS
 from headgate.server.route import Answer, Request, Route
-from headgate.server.routes.workers import records, wanted
+from headgate.server.routes.workers import reasons, records, wanted
 from headgate.wire.exchange import ExchangeAnswer, ExchangeRequest, answered_json
 from headgate.wire.jobs import array_json
-from headgate.wire.workers import failure_of, value_of
+from headgate.wire.workers import failure_of, hold_until, value_of
 
 _encode = msgspec.json.Encoder().encode
 
 
 async def trade(context: Context, request: Request) -> Answer:
-    asked = _asked(context, request.data)
+    asked = _asked(context, request)
     engine = context.engine
+    if asked.fetch is not None and asked.fetch.pool:
+        await fetch.check_pool(engine, asked.fetch, request.now_ms, "fetch.pool")
     done = await exchange.answer(
         engine,
         asked,
@@ -38,8 +40,10 @@ async def trade(context: Context, request: Request) -> Answer:
         b'"nacks":%b,' % _items(done.fails, [one.job_id for one in asked.fails], request_id),
         b'"extend":%b,' % _items(done.extends, [one.job_id for one in asked.extends], request_id),
     ]
-    jobs = await exchange.fetch(engine, asked, context.now_ms, request.gone)
+    jobs = await exchange.fetch(engine, asked, context.now_us, request.gone)
     found = await records(context, jobs)
+    if asked.fetch is not None and not jobs:
+        found += await reasons(context, asked.fetch, request.data.fetch.explain)
     state = done.beat.state.encode()
     parts.append(
         b'"state":"%b","directive":"%b","cancelled_jobs":%b,"server_time":"%b","jobs":%b}'
@@ -54,7 +58,8 @@ async def trade(context: Context, request: Request) -> Answer:
     return Answer(b"".join(parts))
 
 
-def _asked(context: Context, given: ExchangeRequest) -> Asked:
+def _asked(context: Context, request: Request) -> Asked:
+    given: ExchangeRequest = request.data
     most = context.settings.limits.fetch_jobs
     worker = given.worker_id
     acks, nacks, extend = given.acks or (), given.nacks or (), given.extend or ()
@@ -72,6 +77,7 @@ def _asked(context: Context, given: ExchangeRequest) -> Asked:
                 worker,
                 one.claim or 0,
                 context.uniform(),
+                hold_until(one.error, request.now_ms, field=f"nacks[{index}].error"),
             )
             for index, one in enumerate(nacks)
         ],
@@ -80,9 +86,16 @@ def _asked(context: Context, given: ExchangeRequest) -> Asked:
             for one in extend
         ],
         given.visibility_timeout_ms or 0,
+        tenant=request.tenant,
+        hold_keys={
+            index: one.error.rate_limit_key
+            for index, one in enumerate(nacks)
+            if one.error.rate_limit_key
+        },
     )
     if given.fetch is not None:
-        asked.fetch, wait_ms = wanted(context, given.fetch, worker, "fetch.")
+        asked.fetch, wait_ms = wanted(context, given.fetch, worker, request.tenant, "fetch.")
+        asked.report.pool = asked.fetch.pool or None
         # The exchange was a sign of life; the next one has to come before the worker is given up.
         asked.wait_ms = min(wait_ms, context.settings.heartbeat_timeout_s * SECOND_MS // 2)
     return asked
@@ -102,6 +115,6 @@ def _items(found: Sequence[Answered | OjsError], job_ids: Sequence[str], request
 ROUTES: Sequence[Route] = (
     Route("POST", "/ojs/v1/workers/exchange", trade, WORKERS, tag="workers",
           summary="Acks, nacks, a heartbeat and a fetch in one round trip",
-          request=ExchangeRequest, body="required", response=ExchangeAnswer, many=True,
+          request=ExchangeRequest, body="required", response=ExchangeAnswer, many=True, tenant="needed",
           errors=(400, 413)),
 )  # fmt: skip

@@ -14,11 +14,12 @@ from headgate.core.times import instant_text
 from headgate.engines.contract import Done, Duplicate
 from headgate.operations import activate, cancel, info, push, reprioritize
 from headgate.operations.reprioritize import Reprioritized
+from headgate.server import backpressure, envelopes
 from headgate.server.answers import answer
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY, OPERATORS, PRODUCERS
-from headgate.server.route import Answer, Request, Route
-from headgate.wire.envelope import MAX_PRIORITY, read_envelope
+from headgate.server.route import OWNED, Answer, Request, Route
+from headgate.wire.envelope import MAX_PRIORITY
 from headgate.wire.jobs import job_json, with_members
 from headgate.wire.shapes import JobRecord, JobRequest
 
@@ -54,21 +55,23 @@ class PatchRequest(Struct):
 
 
 async def enqueue(context: Context, request: Request) -> Answer:
-    settings = context.settings
-    now_ms = request.now_ms
-    envelope = read_envelope(
-        request.body,
-        now_ms,
-        envelope_bytes=settings.limits.envelope_bytes,
-        meta_bytes=settings.limits.meta_bytes,
-    )
+    block_ms = backpressure.block_ms(request)
     outcome = await push.push(
-        context.engine, envelope, now_ms, context.new_id, test_hooks=settings.test_hooks
+        context.engine,
+        envelopes.read(context, request, request.body),
+        envelopes.producer(context, request),
+        context.now_ms,
+        context.new_id,
+        block_ms=block_ms,
+        gone=request.gone,
     )
-    record = job_json(outcome.job, now_ms)
+    record = job_json(outcome.job, request.now_ms)
     if isinstance(outcome, Duplicate):
         return Answer(b'{"job":%b,"deduplicated":true}' % record)
-    return Answer(b'{"job":%b}' % record, 201, [(b"location", location(outcome.job))])
+    headers = [(b"location", location(outcome.job))]
+    if outcome.load is not None:
+        headers += backpressure.warnings((outcome,))
+    return Answer(b'{"job":%b}' % record, 201, headers)
 
 
 def location(job: Job) -> bytes:
@@ -123,21 +126,23 @@ _CANCEL: dict[str, Any] = {
     "body": "optional",
     "response": ChangedAnswer,
     "query": {"reason": "Why, for the event; a body may say it as well."},
+    **OWNED,
     "errors": (400, 404, 409),
 }
 
 ROUTES: Sequence[Route] = (
     Route("POST", "/ojs/v1/jobs", enqueue, PRODUCERS, summary="Enqueue a job",
           shape=JobRequest, body="required", response=PushAnswer, status=201, also=(200,),
-          errors=(400, 404, 409, 413, 415, 422, 429)),
+          headers=backpressure.MAY_WAIT, sends=backpressure.WARNINGS, tenant="seen",
+          errors=(400, 403, 404, 409, 413, 415, 422, 429)),
     Route("GET", "/ojs/v1/jobs/{id}", look, EVERYBODY, summary="Look at a job",
-          response=JobAnswer, errors=(404,)),
+          response=JobAnswer, **OWNED, errors=(404,)),
     Route("DELETE", "/ojs/v1/jobs/{id}", end, OPERATORS, summary="Cancel a job", **_CANCEL),
     Route("POST", "/ojs/v1/jobs/{id}/cancel", end, OPERATORS, summary="Cancel a job", **_CANCEL),
     Route("POST", "/ojs/v1/jobs/{id}/activate", set_free, PRODUCERS,
           summary="Let a pending job run", body="optional", response=ChangedAnswer,
-          errors=(400, 404, 409)),
+          **OWNED, errors=(400, 404, 409)),
     Route("PATCH", "/ojs/v1/jobs/{id}", change, OPERATORS,
           summary="Change the priority of a job that waits", request=PatchRequest,
-          body="required", response=Reprioritized, errors=(400, 404, 409)),
+          body="required", response=Reprioritized, **OWNED, errors=(400, 404, 409)),
 )  # fmt: skip

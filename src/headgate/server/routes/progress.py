@@ -13,7 +13,7 @@ from headgate.operations import checkpoint, info, progress, results
 from headgate.server.answers import answer
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY, WORKERS
-from headgate.server.route import Answer, Request, Route, Stream
+from headgate.server.route import OWNED, Answer, Request, Route, Stream
 from headgate.wire import sse
 from headgate.wire.progress import (
     CheckpointAnswer,
@@ -117,22 +117,22 @@ _PROGRESS = "/ojs/v1/jobs/{id}/progress"
 _CHECKPOINT = "/ojs/v1/jobs/{id}/checkpoint"
 
 ROUTES: Sequence[Route] = (
-    Route("PUT", _PROGRESS, report, WORKERS, tag="progress", summary="Report progress",
+    Route("PUT", _PROGRESS, report, WORKERS, tag="progress", **OWNED, summary="Report progress",
           request=ProgressRequest, body="required", response=ProgressAnswer,
           errors=(400, 404, 413)),
-    Route("GET", _PROGRESS, look, EVERYBODY, tag="progress", summary="How far a job has come",
+    Route("GET", _PROGRESS, look, EVERYBODY, tag="progress", **OWNED, summary="How far a job has come",
           response=ProgressAnswer, errors=(404,)),
-    Route("GET", f"{_PROGRESS}/stream", follow, EVERYBODY, tag="progress",
+    Route("GET", f"{_PROGRESS}/stream", follow, EVERYBODY, tag="progress", **OWNED,
           summary="Progress as server-sent events, until the job has ended",
           content="text/event-stream", errors=(404, 429)),
     *(
-        Route(method, _CHECKPOINT, save, WORKERS, tag="progress", summary="Save a checkpoint",
+        Route(method, _CHECKPOINT, save, WORKERS, tag="progress", **OWNED, summary="Save a checkpoint",
               request=CheckpointRequest, body="required", response=CheckpointAnswer,
               errors=(400, 404, 409, 413))
         for method in ("PUT", "POST")
     ),
-    Route("GET", _CHECKPOINT, look_back, EVERYBODY, tag="progress",
+    Route("GET", _CHECKPOINT, look_back, EVERYBODY, tag="progress", **OWNED,
           summary="The last checkpoint", response=CheckpointAnswer, errors=(404,)),
-    Route("DELETE", _CHECKPOINT, drop, WORKERS, tag="progress", summary="Forget the checkpoint",
+    Route("DELETE", _CHECKPOINT, drop, WORKERS, tag="progress", **OWNED, summary="Forget the checkpoint",
           response=DroppedCheckpoint, errors=(404,)),
 )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from headgate.core.queues import PAUSED, resolved_json
 from headgate.core.states import ACTIVE, AVAILABLE, PENDING, RETRYABLE, SCHEDULED, STATES, TERMINAL
 from headgate.core.times import instant_text
@@ -13,12 +15,16 @@ from headgate.server.answers import answer
 from headgate.server.context import Context
 from headgate.server.roles import ADMINS, EVERYBODY, OPERATORS
 from headgate.server.route import Answer, Request, Route
+from headgate.server.routes.admin_tasks import task_info
+from headgate.server.tenancy import queue_seen
 from headgate.wire import paging
 from headgate.wire.queues import (
     CreatedQueue,
     CreateQueue,
     DeletedQueue,
     DeleteQueue,
+    Drained,
+    Fullest,
     Paused,
     PausedFace,
     PriorityStats,
@@ -45,7 +51,13 @@ async def list_queues(context: Context, request: Request) -> Answer:
 
 async def create(context: Context, request: Request) -> Answer:
     asked: CreateQueue = request.data
-    view = await queues.create(context.engine, asked.name, asked.config or {}, request.now_ms)
+    view = await queues.create(
+        context.engine,
+        asked.name,
+        asked.config or {},
+        request.now_ms,
+        strict=context.settings.strict_queues,
+    )
     created = instant_text(view.created_at)
     return answer(
         CreatedQueue(view.name, view.state, resolved_json(view.resolved), created), status=201
@@ -54,7 +66,7 @@ async def create(context: Context, request: Request) -> Answer:
 
 async def info(context: Context, request: Request) -> Answer:
     (name,) = request.params
-    view = await queues.look_up(context.engine, name, request.now_ms)
+    view = await queue_seen(context, request, name)
     counts = view.counts
     return answer(
         QueueInfo(
@@ -80,7 +92,13 @@ async def info(context: Context, request: Request) -> Answer:
 
 async def configure(context: Context, request: Request) -> Answer:
     (name,) = request.params
-    found = await queues.configure(context.engine, name, request.data, request.now_ms)
+    found = await queues.configure(
+        context.engine,
+        name,
+        request.data,
+        request.now_ms,
+        strict=context.settings.strict_queues,
+    )
     return answer(resolved_json(found))
 
 
@@ -94,14 +112,35 @@ async def delete(context: Context, request: Request) -> Answer:
     asked: DeleteQueue = request.data or DeleteQueue()
     strategy = asked.strategy or request.query.get("strategy")
     target = asked.target_queue or request.query.get("target_queue")
-    await queues.delete(context.engine, name, strategy, target, request.now_ms)
-    return answer(DeletedQueue(name, "reject", jobs_affected=0, state="deleted"), status=202)
+    now_ms = request.now_ms
+    left, task = await queues.delete(
+        context.engine, name, strategy, target, context.new_id(now_ms), now_ms
+    )
+    body = DeletedQueue(
+        name,
+        strategy or "",
+        jobs_affected=left.affected,
+        state=left.state,
+        target_queue=target or UNSET,
+        task=UNSET if task is None else task_info(task),
+    )
+    return answer(body, status=202)
+
+
+async def drain(context: Context, request: Request) -> Answer:
+    (name,) = request.params
+    view = await queues.drain(context.engine, name, request.identity.name, request.now_ms)
+    if view is None:
+        return answer(Drained(PausedFace(name, False), "deleted", 0))
+    return answer(Drained(PausedFace(name, is_paused(view)), view.state, depth(view.counts)))
 
 
 async def stats(context: Context, request: Request) -> Answer:
     (name,) = request.params
-    view = await queues.look_up(context.engine, name, request.now_ms)
+    view = await queue_seen(context, request, name)
     rates = view.rates
+    bounds = view.resolved.bounds
+    load = view.load
     return answer(
         QueueStatsAnswer(
             queue=_face(view),
@@ -114,6 +153,17 @@ async def stats(context: Context, request: Request) -> Answer:
                 avg_duration_ms=rates.avg_duration_ms,
                 avg_wait_ms=rates.avg_wait_ms,
                 throughput_per_second=rates.completed_last_minute / 60,
+                bytes=view.bytes,
+                parked=view.parked,
+                max_depth=bounds.max_depth or UNSET,
+                max_size=bounds.max_size or UNSET,
+                max_size_bytes=bounds.max_size_bytes or UNSET,
+                bound=UNSET if load is None else Fullest(load.measure, load.depth, load.bound),
+                pressure=UNSET if load is None else load.pressure,
+                oldest_available_at=at(view.oldest_available_at),
+                oldest_available_age_ms=_age(view.oldest_available_at, request.now_ms),
+                oldest_runnable_at=at(view.oldest_runnable_at),
+                oldest_runnable_age_ms=_age(view.oldest_runnable_at, request.now_ms),
             ),
             status=view.state,
             computed_at=instant_text(request.now_ms),
@@ -149,8 +199,21 @@ def depth(counts: dict[str, int]) -> int:
     return sum(counts[state] for state in _LIVE)
 
 
+def is_paused(view: QueueView) -> bool:
+    """A queue that is draining may be paused too."""
+    return view.state == PAUSED or bool(view.paused_at)
+
+
+def at(ms: int) -> str | UnsetType:
+    return instant_text(ms) if ms else UNSET
+
+
+def _age(since_ms: int, now_ms: int) -> int | UnsetType:
+    return max(0, now_ms - since_ms) if since_ms else UNSET
+
+
 def _face(view: QueueView) -> QueueFace:
-    return QueueFace(name=view.name, paused=view.state == PAUSED, **view.counts)
+    return QueueFace(name=view.name, paused=is_paused(view), **view.counts)
 
 
 def _summary(view: QueueView) -> QueueSummary:
@@ -163,6 +226,11 @@ def _summary(view: QueueView) -> QueueSummary:
     )
 
 
+DELETION = {
+    "strategy": "What becomes of jobs that wait: `reject` refuses because of them, "
+    "`discard` ends them, `move` takes them to another queue.",
+    "target_queue": "Where the strategy `move` takes them.",
+}
 _PARTS = {
     "limit": f"How many, up to {paging.MOST}; {paging.LIMIT} by default.",
     "cursor": "`next_cursor` of the answer before.",
@@ -181,14 +249,11 @@ ROUTES = (
            request=CreateQueue, body="required", response=CreatedQueue, status=201,
            errors=(400, 409, 422)),
     _route("GET", "/queues/{name}", info, EVERYBODY, summary="Look at a queue",
-           response=QueueInfo, errors=(404,)),
+           response=QueueInfo, tenant="seen", errors=(404,)),
     _route("DELETE", "/queues/{name}", delete, ADMINS, summary="Delete a queue",
            request=DeleteQueue, body="optional", response=DeletedQueue, status=202,
-           query={
-               "strategy": "`reject`: only a queue without unfinished jobs is deleted.",
-               "target_queue": "Where the strategy `move` would move its jobs.",
-           },
-           errors=(400, 404, 409, 422)),
+           query=DELETION,
+           errors=(400, 404, 409)),
     _route("GET", "/queues/{name}/config", configuration, EVERYBODY,
            summary="What holds for a queue; `_default` names the default policy",
            response=dict[str, Any], errors=(404,)),
@@ -196,13 +261,16 @@ ROUTES = (
            summary="Change the configuration of a queue, or of `_default`",
            request=dict[str, Any], body="required", response=dict[str, Any], errors=(400, 422)),
     _route("GET", "/queues/{name}/stats", stats, EVERYBODY, summary="The jobs of a queue, counted",
-           response=QueueStatsAnswer, errors=(404,)),
+           response=QueueStatsAnswer, tenant="seen", errors=(404,)),
     _route("POST", "/queues/{name}/pause", pause, OPERATORS,
            summary="Give out no more jobs of a queue", body="optional", response=Paused,
            errors=(400,)),
     _route("POST", "/queues/{name}/resume", resume, OPERATORS,
-           summary="Give out jobs of a queue again", body="optional", response=Paused,
+           summary="End a pause, or call off draining", body="optional", response=Paused,
            errors=(400,)),
+    _route("POST", "/queues/{name}/drain", drain, ADMINS,
+           summary="Take no new jobs and be deleted when the last one has ended", body="optional",
+           response=Drained, errors=(404, 409)),
     _route("GET", "/queues/{name}/priority-stats", priority_stats, EVERYBODY,
            summary="The available jobs of a queue per priority", response=PriorityStats,
            errors=(404,)),

@@ -14,7 +14,7 @@ from headgate.core.states import COMPLETED, TERMINAL
 from headgate.operations import info, results
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY
-from headgate.server.route import Answer, Request, Route, Stream
+from headgate.server.route import OWNED, Answer, Request, Route, Stream
 from headgate.wire import sse
 from headgate.wire.jobs import result_is_over
 from headgate.wire.results import EVENTS, ResultAnswer, ResultsAnswer, ResultsRequest, result_json
@@ -69,7 +69,7 @@ async def look_at_many(context: Context, request: Request) -> Answer:
     missing: list[str] = []
     for job_id in dict.fromkeys(asked.ids):
         job = await context.engine.find(job_id, request.now_ms)
-        if job is None:
+        if job is None or (request.tenant and job.tenant != request.tenant):
             missing.append(job_id)
         elif job.state == COMPLETED and result_is_over(job, request.now_ms):
             found[job_id] = msgspec.Raw(b'{"state":"completed","pruned":true}')
@@ -100,17 +100,17 @@ async def _end(context: Context, job_id: str) -> AsyncIterator[bytes]:
 
 
 ROUTES: Sequence[Route] = (
-    Route("GET", "/ojs/v1/jobs/{id}/result", look, EVERYBODY, tag="results",
+    Route("GET", "/ojs/v1/jobs/{id}/result", look, EVERYBODY, tag="results", **OWNED,
           summary="The result of a job, now or when it has ended", response=ResultAnswer,
           query={
               "wait": "true: answer when the job has ended.",
               "timeout": "Seconds to wait at most; 30 by default.",
           },
           errors=(400, 404, 408, 410)),
-    Route("GET", "/ojs/v1/jobs/{id}/result/stream", follow, EVERYBODY, tag="results",
+    Route("GET", "/ojs/v1/jobs/{id}/result/stream", follow, EVERYBODY, tag="results", **OWNED,
           summary="The result as a server-sent event, when the job has ended",
           content="text/event-stream", errors=(404, 410, 429)),
-    Route("POST", "/ojs/v1/jobs/results", look_at_many, EVERYBODY, tag="results",
+    Route("POST", "/ojs/v1/jobs/results", look_at_many, EVERYBODY, tag="results", tenant="needed",
           summary="The results of many jobs", request=ResultsRequest, body="required",
           response=ResultsAnswer, errors=(400, 413)),
 )  # fmt: skip

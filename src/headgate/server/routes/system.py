@@ -12,10 +12,12 @@ import msgspec
 
 from headgate.core.errors import BackendUnavailable, NotFound
 from headgate.core.queues import PAUSED
+from headgate.engines.contract import Engine, KeyView
 from headgate.server.answers import answer
 from headgate.server.bodies import CODINGS
 from headgate.server.context import Context
-from headgate.server.metrics import exposition, state
+from headgate.server.exposition import MOST_SERIES, exposition
+from headgate.server.gauges import MOST_KEYS, Seen, state
 from headgate.server.roles import ADMINS, ANYBODY
 from headgate.server.route import Answer, Request, Route
 from headgate.server.routes.admin_stats import uptime_s
@@ -81,12 +83,28 @@ async def metrics(context: Context, request: Request) -> Answer:
         await asyncio.sleep(0)
     # Without a store there is still to be seen what happened until it was lost.
     with suppress(BackendUnavailable):
-        lines += state(
-            await engine.queues(request.now_ms),
-            await engine.workers(request.now_ms),
-            (await engine.dead_letter_stats(request.now_ms)).total,
-        )
+        lines += state(await _seen(engine, request.now_ms), request.now_ms)
     return Answer(exposition(lines), content_type=b"text/plain")
+
+
+async def _seen(engine: Engine, now_ms: int) -> Seen:
+    keys: list[KeyView] = []
+    total = 1
+    while len(keys) < min(total, MOST_KEYS):
+        some, total = await engine.keys(MOST_SERIES, len(keys), now_ms)
+        if not some:
+            break
+        keys += some
+        await asyncio.sleep(0)
+    return Seen(
+        queues=await engine.queues(now_ms),
+        workers=await engine.workers(now_ms),
+        dead_letters=(await engine.dead_letter_stats(now_ms)).total,
+        keys=keys,
+        pools=await engine.pools(now_ms),
+        dispatches=await engine.dispatches(now_ms),
+        tenants=await engine.tenants(now_ms),
+    )
 
 
 async def configuration(context: Context, _request: Request) -> Answer:

@@ -11,10 +11,11 @@ from msgspec import Raw, UnsetType
 from headgate.core import queues
 from headgate.core.errors import BatchTooLarge, InvalidRequest
 from headgate.core.job import Job
+from headgate.core.pools import check_pool_name, strategy_at, weights_at
 from headgate.core.queues import EMPTY, resolve
 from headgate.core.times import SECOND_MS, instant_ms, instant_text
 from headgate.engines.contract import Ack, Beat, Fail, Fetch, Report
-from headgate.operations import ack, beat, fail, fetch, workers
+from headgate.operations import ack, beat, fail, fetch, owners, workers
 from headgate.server.answers import answer
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY, WORKERS
@@ -40,13 +41,17 @@ from headgate.wire.workers import (
     RegisterRequest,
     ack_json,
     failure_of,
+    hold_until,
     nack_json,
     value_of,
+    why_json,
 )
 
 HEARTBEAT_S = 5
 """How often workers shall report."""
 MAX_LABELS = 16_384
+MOST_EXPLAINED = 20
+"""A fetch of more queues has to ask if it wants to know why it found nothing."""
 
 _HEALTH = {
     beat.RUNNING: ("running", 200),
@@ -57,11 +62,23 @@ _HEALTH = {
 
 async def take(context: Context, request: Request) -> Answer:
     asked: FetchRequest = request.data
-    fetching, wait_ms = wanted(context, asked, asked.worker_id or "", "")
+    fetching, wait_ms = wanted(context, asked, asked.worker_id or "", request.tenant, "")
+    if fetching.pool:
+        await fetch.check_pool(context.engine, fetching, request.now_ms)
     jobs = await fetch.fetch(
-        context.engine, fetching, context.now_ms, wait_ms=wait_ms, gone=request.gone
+        context.engine, fetching, context.now_us, wait_ms=wait_ms, gone=request.gone
     )
-    return Answer(b'{"jobs":%b}' % await records(context, jobs))
+    why = b"" if jobs else await reasons(context, fetching, asked.explain)
+    return Answer(b'{"jobs":%b%b}' % (await records(context, jobs), why))
+
+
+async def reasons(context: Context, fetching: Fetch, explain: bool | None) -> bytes:
+    """Why there was nothing, as members of the answer; "" where there is nothing to tell."""
+    if explain is False or (explain is None and len(fetching.queues) > MOST_EXPLAINED):
+        return b""
+    engine = context.engine
+    found = await fetch.why(engine, fetching, context.now_us(), explain=explain is True)
+    return why_json(found.next_at, found.reasons)
 
 
 async def records(context: Context, jobs: Sequence[Job]) -> bytes:
@@ -83,7 +100,7 @@ async def records(context: Context, jobs: Sequence[Job]) -> bytes:
 
 
 def wanted(
-    context: Context, asked: FetchRequest | FetchPart, worker: str, path: str
+    context: Context, asked: FetchRequest | FetchPart, worker: str, tenant: str, path: str
 ) -> tuple[Fetch, int]:
     """What is asked for, and how long it may wait; `path` leads to it in the body."""
     limits = context.settings.limits
@@ -98,7 +115,20 @@ def wanted(
     if wait_ms > limits.wait_ms:
         raise InvalidRequest(field=f"{path}wait_ms", expected=f"0 to {limits.wait_ms}")
     names = [_queue(name) for name in asked.queues]
-    return Fetch(names, count, worker, asked.visibility_timeout_ms or 0), wait_ms
+    fetching = Fetch(names, count, worker, asked.visibility_timeout_ms or 0, tenant=tenant)
+    if asked.pool is not None:
+        fetching.pool = check_pool_name(asked.pool, field=f"{path}pool")
+    if asked.strategy is not None:
+        fetching.strategy = strategy_at(asked.strategy, f"{path}strategy")
+        # A queue has one turn, however often it is named.
+        fetching.queues = list(dict.fromkeys(names))
+    if fetching.strategy == "weighted":
+        fetching.weights = weights_at(asked.weights or {}, fetching.queues, f"{path}weights")
+    elif asked.weights is not None:
+        raise InvalidRequest(
+            field=f"{path}weights", expected="absent, or given with the strategy weighted"
+        )
+    return fetching, wait_ms
 
 
 @lru_cache(maxsize=10_000)
@@ -119,6 +149,7 @@ async def complete_by_path(context: Context, request: Request) -> Answer:
 async def _complete(
     context: Context, request: Request, job_id: str, asked: AckRequest | JobAckRequest
 ) -> Answer:
+    await owners.check(context.engine, job_id, request.tenant, request.now_ms)
     given = Ack(job_id, asked.worker_id or "", asked.claim or 0, value_of(asked.result))
     job = await ack.ack(
         context.engine, given, request.now_ms, result_bytes=context.settings.limits.result_bytes
@@ -139,10 +170,19 @@ async def give_up_by_path(context: Context, request: Request) -> Answer:
 async def _give_up(
     context: Context, request: Request, job_id: str, asked: NackRequest | JobNackRequest
 ) -> Answer:
-    failure = failure_of(asked.error, requeue=asked.requeue is True)
-    given = Fail(job_id, failure, asked.worker_id or "", asked.claim or 0, context.uniform())
-    job = await fail.fail(context.engine, given, request.now_ms)
-    return Answer(nack_json(job, request.now_ms))
+    requeue = asked.requeue is True
+    now_ms = request.now_ms
+    given = Fail(
+        job_id,
+        failure_of(asked.error, requeue=requeue),
+        asked.worker_id or "",
+        asked.claim or 0,
+        context.uniform(),
+        hold_until(asked.error, now_ms),
+    )
+    await owners.check(context.engine, job_id, request.tenant, now_ms)
+    job = await fail.fail(context.engine, given, now_ms, asked.error.rate_limit_key or "")
+    return Answer(nack_json(job, now_ms, requeued=requeue))
 
 
 async def heartbeat(context: Context, request: Request) -> Answer:
@@ -212,7 +252,7 @@ def _report(asked: HeartbeatRequest | RegisterRequest) -> Report:
         concurrency=asked.concurrency,
         labels=_labels(asked.labels),
         version=asked.version,
-        pool=asked.pool,
+        pool=None if asked.pool is None else check_pool_name(asked.pool, field="pool"),
     )
 
 
@@ -243,15 +283,16 @@ async def health(context: Context, request: Request) -> Answer:
     return answer(body, 503 if view.stale else status)
 
 
-_ACK: dict[str, Any] = {"response": AckAnswer, "errors": (400, 404, 409, 413)}
-_NACK: dict[str, Any] = {"body": "required", "response": NackAnswer, "errors": (400, 404, 409, 413)}
+_ACK: dict[str, Any] = {"response": AckAnswer, "tenant": "needed", "errors": (400, 404, 409, 413)}
+_NACK: dict[str, Any] = {"body": "required", "response": NackAnswer, "tenant": "needed",
+                         "errors": (400, 404, 409, 413)}  # fmt: skip
 
 ROUTES: Sequence[Route] = tuple(
     Route(method, f"/ojs/v1{path}", handler, roles, tag="workers", summary=summary, **more)
     for method, path, handler, roles, summary, more in (
         ("POST", "/workers/fetch", take, WORKERS, "Claim jobs, or wait for them",
          {"request": FetchRequest, "body": "required", "response": FetchAnswer,
-          "errors": (400,)}),
+          "tenant": "needed", "errors": (400,)}),
         ("POST", "/workers/ack", complete, WORKERS, "A job is done",
          {"request": AckRequest, "body": "required", **_ACK}),
         ("POST", "/jobs/{id}/ack", complete_by_path, WORKERS, "A job is done",
