@@ -9,6 +9,7 @@ import pytest
 
 from headgate import (
     AsyncJobContext,
+    Breaker,
     ConflictError,
     MemoryBuffer,
     NotFoundError,
@@ -149,7 +150,7 @@ def test_a_batch_beyond_the_bound_goes_in_as_far_as_there_is_room(url: str) -> N
 @EXCHANGES
 def test_kept_jobs_go_in_when_workers_made_room(url: str, exchange: bool | None) -> None:
     buffer = MemoryBuffer()
-    hg = connect(url, buffer=buffer, retry=Waits(cap_s=0.2, first_s=0.05))
+    hg = connect(url, buffer=buffer, breaker=Breaker(cooldown_s=0.1), retry=Waits(cap_s=0.2))
     done: list[int] = []
 
     @hg.job(queue="small")
