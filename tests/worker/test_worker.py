@@ -652,7 +652,7 @@ def test_a_job_that_was_lost_is_interrupted(url: str, exchange: bool | None) -> 
     stopped = asyncio.Event()
     starts = 0
 
-    @hg.job(visibility_timeout="200ms", retry=FAST)
+    @hg.job(retry=FAST)
     async def stuck() -> str:
         nonlocal starts
         starts += 1
@@ -666,12 +666,64 @@ def test_a_job_that_was_lost_is_interrupted(url: str, exchange: bool | None) -> 
 
     async def story() -> None:
         job = await stuck.enqueue()
-        async with working(hg, exchange=exchange, heartbeat=1.0, concurrency=1):
+        async with working(hg, exchange=exchange, concurrency=1) as first:
             await until(lambda: starts == 1, "it begins")
-            # The first worker is too slow with its signs of life.
             async with working(hg, exchange=exchange):
+                # The server gives the first worker up, and its jobs to others.
+                gone = {"worker_id": first.worker_id}
+                await hg.admin.request("POST", "/workers/deregister", gone)
                 assert (await job.wait(timeout=20)).result == "by the other one"
                 await stopped.wait()
         assert starts == 2
+
+    run(story)
+
+
+def test_short_reservations_are_renewed_in_time(url: str, exchange: bool | None) -> None:
+    hg = connect(url)
+
+    @hg.job(visibility_timeout="600ms", retry=1)
+    async def long() -> str:
+        await asyncio.sleep(1.5)
+        return "done"
+
+    async def story() -> None:
+        async with working(hg, exchange=exchange, heartbeat=5.0):
+            assert (await (await long.enqueue()).wait(timeout=20)).result == "done"
+
+    run(story)
+
+
+def test_a_coroutine_in_a_process_reports_and_gets_large_arguments(
+    url: str, exchange: bool | None
+) -> None:
+    hg = connect(url)
+    measure = hg.job(run_in="process")(handlers.measure)
+
+    async def story() -> None:
+        async with working(hg, exchange=exchange):
+            jobs = [await measure.enqueue("x" * 300_000) for _ in range(2)]
+            assert [(await job.wait(timeout=30)).result for job in jobs] == [300_000] * 2
+            assert (await jobs[0].progress())["progress"] == 1.0
+
+    run(story)
+
+
+def test_a_worker_starts_before_its_server(url: str, exchange: bool | None) -> None:
+    hg = connect("http://127.0.0.1:1")
+    port = int(url.rsplit(":", 1)[1])
+    other = connect(url)
+
+    @hg.job
+    async def one() -> str:
+        return "done"
+
+    async def story() -> None:
+        job = await other.enqueue("one")
+        async with working(hg, exchange=exchange):
+            await asyncio.sleep(0.1)
+            transport: Any = hg.parts.core.transport
+            transport._port = port
+            assert (await job.wait(timeout=20)).result == "done"
 
     run(story)
