@@ -59,7 +59,7 @@ class FlowRules(Machine):
         if lift:
             self.both(self.model.lift(key, self.now), self.engine.lift(key, "admin", self.now))
             return
-        override = data.draw(overrides(self.now), "override")
+        override = data.draw(overrides(self.model.state.now), "override")
         self.model.override(key, override, self.now)
         self.both(None, self.engine.override(key, override, "admin", self.now))
 
@@ -105,8 +105,9 @@ class FlowRules(Machine):
     def ask_why(self, fetch: Fetch) -> None:
         """Why a fetch finds nothing: each queue has a reason, and a true one."""
         self.agree()
-        why = self.run(self.engine.why(fetch, self.now))
         model = self.model
+        model.catch_up(self.now, fetch.micros)
+        why = self.run(self.engine.why(fetch, self.now))
         refusal = model.refusal(fetch)
         free = model.fetchable(fetch)
         for queue in model.queues_of(fetch):
@@ -185,7 +186,7 @@ class FlowRules(Machine):
             said for said in expected if said.kind == "Full" and said.rest[2:] == ("block", False)
         ]
         if blocked:
-            engine_place = self.engine.park(drafts)
+            engine_place = self.inside(lambda: self.engine.park(drafts))
             place = self.model.park(drafts)
             assert place is not None
             assert engine_place is not None
@@ -205,7 +206,7 @@ class FlowRules(Machine):
 
     def leave(self, which: int) -> None:
         _, engine_place, place = self.parked.pop(which)
-        engine_place.close()
+        self.inside(engine_place.close)
         self.model.leave_line(place)
 
     @precondition(lambda self: self.parked)

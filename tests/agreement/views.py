@@ -63,8 +63,8 @@ KINDS = frozenset(
 )  # fmt: skip
 """The events about jobs, queues and workers that the model tells of, in its order; engines may tell of more."""
 FLOW_KINDS = {
-    "backpressure.warning": ("depth", "bound"),
-    "backpressure.cleared": ("depth", "bound"),
+    "backpressure.warning": ("bound",),
+    "backpressure.cleared": ("bound",),
     "backpressure.rejected": ("depth", "bound"),
     "backpressure.dropped": ("queue",),
     "queue.full": (),

@@ -32,8 +32,11 @@ class Admission(Life):
     ) -> list[Said]:
         now = self.catch_up(now)
         if whole:
-            return self._admit(list(drafts), place, now)
-        return [outcome for draft in drafts for outcome in self._admit([draft], None, now)]
+            said = self._admit(list(drafts), place, now)
+        else:
+            said = [outcome for draft in drafts for outcome in self._admit([draft], None, now)]
+        self.settle()
+        return said
 
     def _admit(self, batch: list[Draft], place: Place | None, now: int) -> list[Said]:
         """All of them or none: it is tried out before anything is done."""
@@ -78,7 +81,6 @@ class Admission(Life):
             tenant = self.state.tenants.get(draft.job.tenant)
             if outcome.kind == "Pushed" and tenant is not None and tenant.window is not None:
                 tenant.window.start(now * 1000)
-        self.settle()
         return said
 
     @staticmethod
@@ -128,11 +130,11 @@ class Admission(Life):
             standing = [
                 j for j in jobs if j.queue == queue and j.state in ("available", "scheduled")
             ]
-            over = self._over("max_queue_depth", limits.max_queue_depth, name, standing, new)
+            over = self._excess("max_queue_depth", limits.max_queue_depth, name, standing, new)
             if over is not None:
                 return over
         later = [job for job in jobs if job.state == "scheduled"]
-        over = self._over("max_scheduled", limits.max_scheduled, name, later, new)
+        over = self._excess("max_scheduled", limits.max_scheduled, name, later, new)
         if over is not None:
             return over
         window = tenant.window
@@ -143,7 +145,7 @@ class Admission(Life):
         return None
 
     @staticmethod
-    def _over(
+    def _excess(
         limit: str, most: int | None, tenant: str, jobs: list[Entry], new: list[str]
     ) -> Said | None:
         """Jobs of which some are new may not be more than that."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from headgate.core import queues as rules
 from headgate.core.gates import Gate, Override
 from headgate.core.queues import DEFAULT_POLICY
-from headgate.core.tenants import DEFAULT_TENANT, TenantLimits
+from headgate.core.tenants import TenantLimits
 from headgate.engines.contract import Ack, Extend, Fail, Page, Query, Replay, Report, Task
 from tests.model.dispatch import Dispatch
 from tests.model.matching import matches
 from tests.model.records import Entry, Progress, Said, Saved, Tenant, Worker
+
+T = TypeVar("T")
 
 
 class Model(Dispatch):
@@ -35,7 +37,7 @@ class Model(Dispatch):
 
     def ack(self, acks: Sequence[Ack], now: int) -> list[Said]:
         now = self.catch_up(now)
-        return [self._ack(ack, now) for ack in acks]
+        return self._over([self._ack(ack, now) for ack in acks])
 
     def _ack(self, ack: Ack, now: int) -> Said:
         job = self._answered(ack.job_id, ack.worker, ack.claim)
@@ -50,14 +52,17 @@ class Model(Dispatch):
         return self._done(job)
 
     def _done(self, job: Entry) -> Said:
-        """What the job is once the step is over."""
-        said = Said("Done", job.id, (job.state,))
+        self.follow_those_who_left()
+        return Said("Done", job.id, (job.state,))
+
+    def _over(self, said: T) -> T:
+        """The step is over, and this comes of it."""
         self.settle()
-        return said._replace(rest=(job.state,))
+        return said
 
     def fail(self, fails: Sequence[Fail], now: int) -> list[Said]:
         now = self.catch_up(now)
-        return [self._nack(fail, now) for fail in fails]
+        return self._over([self._nack(fail, now) for fail in fails])
 
     def _nack(self, fail: Fail, now: int) -> Said:
         job = self._answered(fail.job_id, fail.worker, fail.claim)
@@ -179,12 +184,12 @@ class Model(Dispatch):
 
     def forget_worker(self, worker: str, now: int) -> int | None:
         now = self.catch_up(now)
-        return self.bury_worker(worker, now) if worker in self.state.workers else None
+        return self._over(self.bury_worker(worker, now) if worker in self.state.workers else None)
 
     # single jobs, by hand
 
     def cancel(self, job_id: str, now: int) -> Said:
-        return self._cancel_now(job_id, self.catch_up(now))
+        return self._over(self._cancel_now(job_id, self.catch_up(now)))
 
     def _cancel_now(self, job_id: str, now: int) -> Said:
         job = self.find(job_id)
@@ -204,7 +209,7 @@ class Model(Dispatch):
             return Said("WrongState", job_id, (job.state,))
         job.activated_at = now
         self.enqueue(job, now)
-        return self._done(job)
+        return self._over(self._done(job))
 
     def reprioritize(self, job_id: str, priority: int, now: int) -> Said:
         now = self.catch_up(now)
@@ -215,10 +220,10 @@ class Model(Dispatch):
             return Said("WrongState", job_id, (job.state,))
         job.priority = priority
         self.tell("priority.changed", now, job)
-        return self._done(job)
+        return self._over(self._done(job))
 
     def retry(self, job_id: str, changes: Replay, now: int) -> Said:
-        return self._retry_now(job_id, changes, self.catch_up(now))
+        return self._over(self._retry_now(job_id, changes, self.catch_up(now)))
 
     def _retry_now(self, job_id: str, changes: Replay, now: int) -> Said:
         job = self.find(job_id)
@@ -254,7 +259,7 @@ class Model(Dispatch):
         return self._done(job)
 
     def delete(self, job_id: str, now: int) -> Said:
-        return self._delete_now(job_id, self.catch_up(now))
+        return self._over(self._delete_now(job_id, self.catch_up(now)))
 
     def _delete_now(self, job_id: str, now: int) -> Said:
         job = self.find(job_id)
@@ -293,7 +298,7 @@ class Model(Dispatch):
         }
         said = [steps[task.kind](job.id) for job in self.matching(task.query)]
         done = sum(outcome.kind == "Done" for outcome in said)
-        return done, len(said) - done
+        return self._over((done, len(said) - done))
 
     # answers kept for repeated requests
 
@@ -352,8 +357,9 @@ class Model(Dispatch):
         """The live jobs per state of everybody who has limits or live jobs."""
         found: dict[str, dict[str, int]] = {name: {} for name in self.state.tenants}
         for job in self.live():
-            counts = found.setdefault(job.tenant or DEFAULT_TENANT, {})
-            counts[job.state] = counts.get(job.state, 0) + 1
+            if job.tenant:
+                counts = found.setdefault(job.tenant, {})
+                counts[job.state] = counts.get(job.state, 0) + 1
         return found
 
     # queues

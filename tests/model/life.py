@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headgate.core.retry import Discard, Failure, Requeue, RetryAt, decide, error_type
-from tests.model.records import TERMINAL, Entry, ErrorEntry, Happening
+from tests.model.records import TERMINAL, Entry, ErrorEntry, Event, Happening
 from tests.model.settling import Settling
 
 SYSTEM_VISIBILITY_S = 30
@@ -19,7 +19,9 @@ class Life(Settling):
 
     def catch_up(self, now: int, micros: int = 0) -> int:
         """Let everything happen that is due by now, one thing after the other; gives the latest instant seen."""
-        now = max(now, self.state.now)
+        if now < self.state.now:
+            # A clock that was set back does not bring back the time.
+            now, micros = self.state.now, 0
         while True:
             due = [h for h in self._happenings() if h.at <= now]
             if not due:
@@ -108,7 +110,7 @@ class Life(Settling):
         held = sorted(self.held_by(worker), key=lambda job: job.seq)
         for job in held:
             self._lose(job, "worker_death", at)
-            self.settle()
+            self.follow_those_who_left()
         self.tell("worker.stopped", at, worker)
         return len(held)
 
@@ -124,6 +126,7 @@ class Life(Settling):
         job.postponed_by = ""
         if state in TERMINAL:
             job.finished_at = at
+            self.forget_keys()
         self.tell_of_keys()
 
     def _go_back(self, job: Entry, at: int) -> None:
@@ -167,9 +170,11 @@ class Life(Settling):
         if not target or job.origin:
             self.discard(job, reason, at, dead=dead and not job.origin)
             return
-        origin = job.queue
-        self.discard(job, reason, at, dead=True)
-        job.origin = origin
+        # It is told as an end, but the job never stops to live and to name its keys.
+        for kind in ("job.discarded", "job.dead_lettered"):
+            self.state.events.append(Event(kind, at, job.id, "discarded"))
+        job.dead = True
+        job.origin = job.queue
         job.buried_at = at
         job.buried_for = reason
         job.buried_attempts = job.attempt
@@ -179,8 +184,6 @@ class Life(Settling):
         job.attempt = 0
         job.enqueued_at = at
         job.expires_at = 0
-        job.finished_at = 0
-        job.reason = ""
         job.worker = ""
 
     def fail_attempt(self, job: Entry, failure: Failure, uniform: float, at: int) -> None:

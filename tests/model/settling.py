@@ -17,19 +17,19 @@ from tests.model.records import WAITING, Entry, PoolState
 
 class Settling(Ground):
     def settle(self) -> None:
-        """After each thing that happened."""
-        self._follow_those_who_left()
+        """After each thing that time brought, and at the end of each step: a step is one thing."""
+        self.follow_those_who_left()
+        self._tell_of_bounds()
         self._delete_drained()
         self._keep_gates()
-        self._forget_keys()
+        self.forget_keys()
         self.tell_of_keys()
-        self._tell_of_bounds()
         for pool in self.pools.values():
             self._keep_turns(pool)
 
     # queues that are deleted
 
-    def _follow_those_who_left(self) -> None:
+    def follow_those_who_left(self) -> None:
         """What comes back to a queue that is being deleted goes where its other jobs went, and on from there."""
         for name, queue in [*self.state.queues.items()] * 2:
             if queue.leaving:
@@ -37,8 +37,8 @@ class Settling(Ground):
                     self.send_away(job, *queue.leaving)
 
     def waiting_in(self, queue: str) -> list[Entry]:
-        waiting = [j for j in self.state.jobs if j.queue == queue and j.state in WAITING]
-        return sorted(waiting, key=lambda job: job.seq)
+        """In the order of their acceptance."""
+        return [j for j in self.state.jobs if j.queue == queue and j.state in WAITING]
 
     def send_away(self, job: Entry, strategy: str, target: str) -> None:
         raise NotImplementedError
@@ -86,7 +86,7 @@ class Settling(Ground):
         gate.register(LimitsChange(limits.concurrency, limits.rate, limits.throttle))
         return gate
 
-    def _forget_keys(self) -> None:
+    def forget_keys(self) -> None:
         for key, gate in list(self.state.gates.items()):
             named = any(job.has_key(key) for job in self.live())
             if not named and gate.idle(self.state.now_us):
@@ -124,9 +124,7 @@ class Settling(Ground):
             warned = bounds.warns(limits, tightest)
             if warned != queue.warned:
                 kind = "backpressure.warning" if warned else "backpressure.cleared"
-                # Where there is no bound any more, what waits is told.
-                shown = tightest or Load("jobs", self.depth(name).waiting, 0)
-                self.tell(kind, now, name, shown.depth, shown.bound)
+                self.tell(kind, now, name, 0 if tightest is None else tightest.bound)
             queue.warned = warned
             full = any(load.depth >= load.bound for load in loads)
             if full and not queue.full:

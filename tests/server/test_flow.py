@@ -178,6 +178,26 @@ def test_a_nack_says_that_its_job_is_a_dead_letter_now(by: str) -> None:
     test()
 
 
+@pytest.mark.parametrize("path", ["/dead-letter", "/admin/dead-letter"])
+def test_a_dead_letter_that_waits_in_its_queue_can_be_forgotten(path: str) -> None:
+    @in_world()
+    async def test(world: World) -> None:
+        await world.call("PUT", "/admin/queues/mail/config", {"dead_letter_queue": "buried"})
+        ids = [await world.push(queue="mail", retry={"max_attempts": 1}) for _ in range(2)]
+        await world.fetch("mail", count=2)
+        for job_id in ids:
+            await nack(world, job_id)
+        (taken,) = await world.fetch("buried")
+        refused = await world.call("DELETE", f"{path}/{taken['id']}")
+        assert (refused.status, refused.error["code"]) == (409, "conflict")
+        (waits,) = set(ids) - {taken["id"]}
+        assert (await world.call("DELETE", f"{path}/{waits}")).status in (200, 204)
+        assert (await world.call("GET", f"/jobs/{waits}")).status == 404
+        assert await world.fetch("buried") == []
+
+    test()
+
+
 # Pools and strategies
 
 

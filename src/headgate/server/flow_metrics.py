@@ -38,8 +38,12 @@ class Counter:
         self.counts: dict[Labels, int] = {}
 
     def add(self, *labels: str) -> None:
-        found = bounded(labels, self.counts)
-        self.counts[found] = self.counts.get(found, 0) + 1
+        counts = self.counts
+        count = counts.get(labels)
+        if count is None:
+            labels = bounded(labels, counts)
+            count = counts.get(labels, 0)
+        counts[labels] = count + 1
 
     def lines(self) -> list[str]:
         return family(self._name, "counter", self._help, self._names, self.counts)

@@ -193,6 +193,16 @@ class LocalEngine:
     # building memory
 
     async def _build(self, now_ms: int) -> None:
+        # Nothing that is made here is garbage, and to look for it again and again takes longer than all the rest.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            await self._build_whole(now_ms)
+        finally:
+            if collecting:
+                gc.enable()
+
+    async def _build_whole(self, now_ms: int) -> None:
         connection, recovered, loaded = await asyncio.to_thread(self._load)
         self.recovered = recovered
         events = self._events

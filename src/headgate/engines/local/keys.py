@@ -257,6 +257,9 @@ class Keys:
             key = self.known[name]
             key.users -= 1
             if not key.users:
+                # Its lanes are empty: whoever stands there names it.
+                for lane in key.passing:
+                    lane.group.queue.close_lane(lane)
                 self._forget_if_idle(key)
 
     def start(self, job: Job, gates: Iterable[Key]) -> None:
@@ -460,8 +463,6 @@ class Keys:
         if not key.idle(self.now_us):
             self._arm(key)
         elif self.known.get(key.key) is key:
-            for lane in key.passing:
-                lane.group.queue.close_lane(lane)
             del self.known[key.key]
             key.look_at = 0
             self._dirty.pop(key, None)

@@ -119,9 +119,6 @@ class Life:
         counts = queue.counts
         counts[AVAILABLE] -= 1
         counts[ACTIVE] += 1
-        if queue.line or queue.warned or queue.filled:
-            # Where active jobs are not counted, a start makes room.
-            tables.touch(queue)
         if job.tenant:
             queue.count_tenant(job.tenant, ACTIVE, 1)
             queue.count_tenant(job.tenant, AVAILABLE, -1)
@@ -152,7 +149,6 @@ class Life:
         queue.recent.started(at, wait_ms)
         data = {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms, "pool": pool}
         self._tell("job.started", at, job, data)
-        tables.touch(queue)
 
     def extend(self, job: Job, visibility_ms: int, at: int) -> None:
         """The worker lives and goes on with the job."""
@@ -515,10 +511,13 @@ class Life:
         tables = self.tables
         before = job.priority
         if job.state == AVAILABLE:
-            tables.step_out(job)
-            job = tables.renewed(job)
+            # The new record comes before the old one goes, so that its keys never lack somebody who waits.
+            old, lane = job, job.lane
+            job = tables.renewed(old)
+            old.lane = lane
             job.priority = priority
             tables.line_up(job)
+            tables.step_out(old)
         else:
             job.priority = priority
         tables.save(job, job.state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ class Tenanted:
     def first(self, *, actors: bool = True) -> Lane | None:
         """The lane whose head may start, or has to be acted upon, before all others of the tenant."""
         if self.heads is None:
-            self.heads = Heads(plain, self.lanes)
+            self.heads = Heads(plain, "tenant_entry", self.lanes)
         aside: list[Lane] = []
         try:
             while (lane := self.heads.first()) is not None:
@@ -239,12 +239,27 @@ class Queue:
     def _strip(self, lane: Lane) -> None:
         for key, _ in lane.gates:
             key.part(lane)
+        self._pass_no_more(lane.posts)
+        lane.gates = lane.posts = ()
+
+    def _reequip(self, lane: Lane, gates: list[tuple[Key, str]]) -> None:
+        """Let it pass other gates; its jobs do not cease to wait for those that it passes as before."""
+        size, before = lane.size, lane.posts
+        for key, _ in lane.gates:
+            key.part(lane)
+        self._equip(lane, gates)
         for group in lane.posts:
+            self.keys.line_up(group, size)
+        for group in before:
+            self.keys.step_out(group, size)
+        self._pass_no_more(before)
+
+    def _pass_no_more(self, posts: Iterable[Group]) -> None:
+        for group in posts:
             group.passing -= 1
             if not group.passing:
                 assert group.key is not None
                 self.groups.forget(group.key)
-        lane.gates = lane.posts = ()
 
     def close_lane(self, lane: Lane) -> None:
         """One of its keys, or its tenant, has no job any more: neither has the lane."""
@@ -268,14 +283,8 @@ class Queue:
             gates = [(key, on_limit) for key, on_limit in lane.gates if key.client]
             if own is not None:
                 gates.append((own, "wait"))
-            size = lane.size
             lane.group.leave(lane)
-            for group in lane.posts:
-                self.keys.step_out(group, size)
-            self._strip(lane)
-            self._equip(lane, gates)
-            for group in lane.posts:
-                self.keys.line_up(group, size)
+            self._reequip(lane, gates)
             home = home_of(lane)
             (self.groups.own if home is None else self.groups.of(home)).enter(lane)
             self.groups.notice(lane)
