@@ -48,7 +48,8 @@ class Life(Settling):
         for name, worker in self.state.workers.items():
             yield Happening(worker.beat_at + SILENCE_MS, 0, 0, self._death_of(name))
         for job in self.state.jobs:
-            for turn, (at, act) in enumerate(self._befalls(job)):
+            befalls = sorted(enumerate(self._befalls(job)), key=lambda each: each[1][0])
+            for turn, (_, (at, act)) in enumerate(befalls):
                 yield Happening(max(at, job.entered_at), job.seq, turn, act)
 
     def _befalls(self, job: Entry) -> Iterator[tuple[int, Callable[[int], None]]]:
