@@ -73,7 +73,7 @@ def test_RL_R001_RL_R002_no_kill_grants_a_fresh_window_or_a_shorter_interval(
     with Server(tmp_path / "jobs.db") as server:
         ask(server, "POST", "/jobs/batch", {"jobs": [job] * 200})
         done: list[str] = []
-        counts = []
+        counts: list[int] = []
         while (counts or [0])[-1] < limit and len(counts) < 30:
             traffic(server, 0.25, done, answer=True)
             server.start()
