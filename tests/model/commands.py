@@ -234,6 +234,7 @@ class Model(Dispatch):
             return Said("WrongState", job_id, (job.state,))
         if job.state == "discarded" or job.origin:
             job.attempt = 0
+            job.deferrals = 0
             job.dead = False
             job.reason = ""
             job.re_enqueued_at = now
