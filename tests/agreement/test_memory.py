@@ -17,5 +17,5 @@ class FlowInMemory(FlowStories):
         return ":memory:"
 
 
-TestInMemory = stories(InMemory, examples=250)
+TestInMemory = stories(InMemory, examples=80)
 TestFlowInMemory = stories(FlowInMemory, examples=150)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.flow.world import MINUTE, SECOND, World, in_world
+
+ROOT = Path(__file__).parents[2]
 
 
 @in_world()
@@ -109,6 +112,12 @@ async def test_000_5_2_a_job_above_the_rate_stays_available_and_runs_when_the_wi
     assert await world.take() == []
     await world.later(1)
     assert await world.take() == jobs[2:]
+
+
+def test_000_5_2_the_window_algorithm_is_documented() -> None:
+    page = (ROOT / "docs/flow-control.md").read_text(encoding="utf-8")
+    assert "sliding window" in page
+    assert "[t, t + period)" in page
 
 
 @in_world()

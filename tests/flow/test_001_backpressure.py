@@ -49,17 +49,14 @@ async def test_001_5_2_without_a_timeout_it_is_rejected_at_once(
     assert (found.status, found.error["strategy"]) == (429, "block")
 
 
-@pytest.mark.parametrize("what", ["ack", "discard", "cancel", "move", "bound", "fetch"])
+@pytest.mark.parametrize(
+    "what", ["ack", "discard", "cancel", "bulk cancel", "expiry", "bound", "policy", "dead letter"]
+)
 @in_world()
 async def test_001_5_2_whatever_frees_room_lets_the_blocked_job_in(world: World, what: str) -> None:
-    config: dict[str, Any] = {"max_size": 1} if what != "fetch" else {"max_depth": 1}
-    await world.configure("q", backpressure={"strategy": "block"})
-    await (
-        world.configure("q", **config)
-        if "max_size" in config
-        else world.configure("q", backpressure=config)
-    )
-    first = await world.push(queue="q", retry={"max_attempts": 1})
+    await world.put("/queues/_default/config", {"max_size": 1, "overflow_policy": "block"})
+    await world.configure("q", dead_letter_queue="elsewhere")
+    first = await world.push(queue="q", retry={"max_attempts": 1}, expires_at="+PT1M")
     waiting = world.ask("POST", "/jobs", JOB, ojs_block_timeout="30")
     await breathe()
     assert waiting.sent == []
@@ -67,17 +64,45 @@ async def test_001_5_2_whatever_frees_room_lets_the_blocked_job_in(world: World,
         case "ack":
             await world.run("q")
         case "discard":
+            await world.configure("q", dead_letter_queue=None)
+            await world.take("q")
+            await world.nack(first)
+        case "dead letter":
             await world.take("q")
             await world.nack(first)
         case "cancel":
             await world.finish(f"/jobs/{first}/cancel")
+        case "bulk cancel":
+            await world.finish("/jobs/bulk/cancel", {"filter": {"queue": "q"}})
+        case "expiry":
+            await world.later(MINUTE)
         case "bound":
             await world.configure("q", max_size=2)
-        case "fetch":
-            await world.take("q")
         case _:
-            await world.configure("q", max_size=None)
+            await world.put("/queues/_default/config", {"max_size": None})
     assert (await waiting.reply()).status == 201
+
+
+@pytest.mark.parametrize("what", ["drain", "discard", "move", "reject"])
+@in_world()
+async def test_001_5_2_who_waits_in_vain_is_told_at_once(world: World, what: str) -> None:
+    await world.configure("q", max_size=1, overflow_policy="block")
+    await world.finish("/queues", {"name": "target"})
+    await world.push(queue="q")
+    waiting = world.ask("POST", "/jobs", JOB, ojs_block_timeout="30")
+    await breathe()
+    match what:
+        case "drain":
+            await world.finish("/queues/q/drain")
+        case "discard":
+            await world.finish("/queues/q", {"strategy": "discard"}, method="DELETE")
+        case "move":
+            body = {"strategy": "move", "target_queue": "target"}
+            await world.finish("/queues/q", body, method="DELETE")
+        case _:
+            await world.configure("q", overflow_policy="reject")
+    found = await waiting.reply()
+    assert found.status == (429 if what == "reject" else 422)
 
 
 @in_world()
