@@ -27,6 +27,7 @@ _UNREACHABLE: Final = (
     "is the server running? headgate serve starts one, --url or HEADGATE_URL names another"
 )
 _PER_PAGE: Final = 100
+_PATIENCE_S: Final = 30.0
 _REPEATED: Final = 2
 """How often a request is sent at most when nobody answers: a person is waiting."""
 
@@ -47,7 +48,11 @@ def add_json(command: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def asking(
-    asked: argparse.Namespace, *, tries: int = _REPEATED, block: float = 0.0
+    asked: argparse.Namespace,
+    *,
+    tries: int = _REPEATED,
+    block: float = 0.0,
+    timeout: float = _PATIENCE_S,
 ) -> Iterator[Headgate]:
     """A client of the server; what it raises becomes a refusal."""
     from headgate.client.app import Headgate
@@ -57,7 +62,7 @@ def asking(
     waits = Waits(tries=tries)
     try:
         with Headgate(
-            asked.url, token=asked.token, retry=waits, breaker=False, block=block
+            asked.url, token=asked.token, retry=waits, breaker=False, block=block, timeout=timeout
         ) as client:
             yield client
     except OjsError as error:

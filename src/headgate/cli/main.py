@@ -20,12 +20,13 @@ from headgate.cli import (
     serve,
     token,
     version,
+    watch,
     worker,
 )
 from headgate.cli.refusal import INTERRUPTED, Refusal
 from headgate.version import VERSION
 
-_COMMANDS = (serve, worker, enqueue, job, explain, queue, limit, pool, dead, token, version)
+_COMMANDS = (serve, worker, enqueue, job, explain, queue, limit, pool, dead, watch, token, version)
 _UNREAD = 141
 """As a shell has it for a program whose reader went away."""
 
