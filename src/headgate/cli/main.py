@@ -23,10 +23,25 @@ from headgate.cli import (
     watch,
     worker,
 )
+from headgate.cli.doctor import command as doctor
 from headgate.cli.refusal import INTERRUPTED, Refusal
 from headgate.version import VERSION
 
-_COMMANDS = (serve, worker, enqueue, job, explain, queue, limit, pool, dead, watch, token, version)
+_COMMANDS = (
+    serve,
+    worker,
+    enqueue,
+    job,
+    explain,
+    queue,
+    limit,
+    pool,
+    dead,
+    watch,
+    doctor,
+    token,
+    version,
+)
 _UNREAD = 141
 """As a shell has it for a program whose reader went away."""
 
