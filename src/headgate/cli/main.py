@@ -23,6 +23,7 @@ from headgate.cli import (
     watch,
     worker,
 )
+from headgate.cli.completion import command as completion
 from headgate.cli.doctor import command as doctor
 from headgate.cli.refusal import INTERRUPTED, Refusal
 from headgate.version import VERSION
@@ -40,6 +41,7 @@ _COMMANDS = (
     watch,
     doctor,
     token,
+    completion,
     version,
 )
 _UNREAD = 141
