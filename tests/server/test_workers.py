@@ -45,7 +45,7 @@ async def test_queues_are_served_in_the_order_given(world: World) -> None:
         ({}, "queues"),
         ({"queues": []}, "queues"),
         ({"queues": "default"}, "queues"),
-        ({"queues": ["UPPER"]}, "queues"),
+        ({"queues": ["a", "UPPER"]}, "queues[1]"),
         ({"queues": ["a", "b", "c"]}, "queues"),
         ({"queues": ["a"], "count": 0}, "count"),
         ({"queues": ["a"], "count": 6}, "count"),

@@ -103,6 +103,9 @@ class Enqueue:
 
     async def _send(self, drafts: Sequence[Draft], *, batch: bool) -> list[Enqueued]:
         """Send until accepted, refused for good, buffered, or tried often enough."""
+        if self.drain is not None:
+            # What an earlier process left in the buffer does not wait for the next refusal.
+            self.drain.start_once()
         for draft in drafts:
             draft.body["id"] = draft.id
         path, data = _request(drafts, batch=batch)

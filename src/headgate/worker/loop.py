@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -61,7 +62,9 @@ class Loop:
         register: Register,
         concurrency: int,
         pace: Pace,
+        introduce: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
+        """`introduce` is called when a server answers again, because it may be a new one."""
         self.state = "running"
         self.counts = Counts()
         self.told = "running"
@@ -75,6 +78,7 @@ class Loop:
         self._register = register
         self._concurrency = concurrency
         self._pace = pace
+        self._introduce = introduce
         self._running: dict[str, Run] = {}
         self._outbox: deque[Ack | Nack] = deque()
         self._parked: dict[str, tuple[asyncio.TimerHandle, Nack]] = {}
@@ -123,6 +127,13 @@ class Loop:
         self._ending = True
         self.give_back_parked()
         self.wake()
+
+    async def close(self) -> None:
+        """Drop what is still on its way; whatever the server gives out with it, it takes back when the worker leaves."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._waiting
 
     def interrupt_all(self, why: str) -> None:
         for run in list(self._running.values()):
@@ -188,9 +199,15 @@ class Loop:
                 self._beat_at_s = 0.0
             await self._back_off(error)
             return
-        self._failures = 0
+        await self._answered()
         self._hear(turn, traded)
         self._accept(turn, traded.jobs)
+
+    async def _answered(self) -> None:
+        failures, self._failures = self._failures, 0
+        if failures:
+            _log.info("the server answers again")
+            await self._introduce()
 
     async def _back_off(self, error: OjsError) -> None:
         self._failures += 1
@@ -236,7 +253,7 @@ class Loop:
         except OjsError as error:
             await self._back_off(error)
         else:
-            self._failures = 0
+            await self._answered()
             self._asked = 0
             self._hear(turn, traded)
             took_s = self._core.clock.elapsed_s() - begun_s

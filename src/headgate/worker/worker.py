@@ -151,7 +151,9 @@ class Worker:
             self.worker_id,
             self._most_deferrals,
         )
-        self._loop = Loop(core, link, self._runs, self._register, self.concurrency, self._pace)
+        self._loop = Loop(
+            core, link, self._runs, self._register, self.concurrency, self._pace, self.register
+        )
         self._pump = asyncio.get_running_loop().create_task(self._loop.pump())
         _log.info(
             "worker %s serves %s, %d at once",
@@ -163,7 +165,9 @@ class Worker:
     async def register(self) -> None:
         """Introduce this worker; a server without such a request learns of it with the first heartbeat."""
         with suppress(OjsError):
-            await self._core.call("register", "POST", "/workers/register", self.identity.body())
+            await self._core.call(
+                "register", "POST", "/workers/register", self.identity.body(), tries=2
+            )
 
     def request_stop(self) -> None:
         """Make `serve` end; safe to call again, and from signal handlers of the loop."""
@@ -201,6 +205,7 @@ class Worker:
             pump.cancel()
             with suppress(asyncio.CancelledError):
                 await pump
+            await loop.close()
             if self._runs is not None:
                 self._runs.end()
             with suppress(OjsError):

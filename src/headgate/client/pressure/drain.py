@@ -45,6 +45,7 @@ class Drain:
         self._queues: dict[str, _Queue] = {}
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
+        self._begun = False
 
     async def keep(self, jobs: Sequence[Kept]) -> bool:
         """Whether they are kept; that means on disk where the buffer is durable."""
@@ -55,9 +56,15 @@ class Drain:
 
     def start(self) -> None:
         """Drain in the background, if that is not going on already."""
+        self._begun = True
         task = self._task
         if task is None or task.done() or task.get_loop().is_closed():
             self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def start_once(self) -> None:
+        """Drain what was there before this object was."""
+        if not self._begun:
+            self.start()
 
     async def flush(self) -> None:
         """Return when the buffer is empty."""
