@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.cli import values, words
@@ -184,6 +183,8 @@ def _options(asked: argparse.Namespace) -> Any:
 
 def _read(source: str) -> list[dict[str, Any]]:
     """All jobs of the file, so that a line that is none lets nothing be enqueued."""
+    from pathlib import Path
+
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     except OSError as error:

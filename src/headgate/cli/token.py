@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from hashlib import sha256
 from typing import Any, get_args
 
 from headgate.cli.asking import add_json
@@ -28,6 +27,7 @@ def add(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> None:
     import json
+    from hashlib import sha256
 
     from headgate.ids import secret
 

@@ -48,13 +48,20 @@ def run(asked: argparse.Namespace) -> None:
     with asking(asked, timeout=_PATIENCE_S) as client:
         if asked.json:
             print(json.dumps(_record(look(client))))
-        elif asked.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        elif asked.once or not _on_a_screen():
             from headgate.cli.picture import picture
 
             width = shutil.get_terminal_size().columns
             show(picture(look(client), width))
         else:
             _go_on(client, asked.interval)
+
+
+def _on_a_screen() -> bool:
+    """Not every system has terminals of the kind that is needed here."""
+    from importlib.util import find_spec
+
+    return sys.stdin.isatty() and sys.stdout.isatty() and find_spec("termios") is not None
 
 
 def _go_on(client: Headgate, interval_s: float) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate.cli import values
@@ -108,6 +107,7 @@ def run(asked: argparse.Namespace) -> None:
 def find(place: str) -> Headgate | AsyncHeadgate:
     """The client that a module has under this name, or the only one that it has."""
     from importlib import import_module
+    from pathlib import Path
 
     from headgate.client.app import AsyncHeadgate, Headgate
 
