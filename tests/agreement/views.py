@@ -48,7 +48,7 @@ PLAIN = (
 )  # fmt: skip
 """Members of a job that have one name and form in both."""
 RARE = (
-    "reason", "retry_delay_ms", "activated_at", "cancelled_while_active", "expires_as",
+    "reason", "retry_delay_ms", "deferrals", "activated_at", "cancelled_while_active", "expires_as",
     "give_up_at", "stall_ms", "re_enqueued_at", "postponed_by", "origin", "buried_at",
     "buried_for", "buried_attempts",
 )  # fmt: skip

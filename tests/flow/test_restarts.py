@@ -129,6 +129,27 @@ async def test_RL_003_put_off_jobs_come_back_in_their_order(world: World) -> Non
     assert await world.run() == jobs[2:]
 
 
+@pytest.mark.parametrize("shape", [{"max_per_second": 1}, {"key": "k", "concurrency": 1}])
+@in_world(file=True)
+async def test_RL_001_jobs_that_are_tried_again_later_bring_their_limits_back(
+    world: World, shape: Any
+) -> None:
+    jobs = [await world.push(rate_limit=shape, retry={"max_attempts": 1}) for _ in range(3)]
+    for job in jobs:
+        assert await world.take() == [job]
+        await world.nack(job)
+        await world.later(SECOND)
+    assert (await world.get("/rate-limits"))["items"] == []
+    await world.restart(MINUTE)
+    await world.finish("/jobs/bulk/retry", {"job_ids": jobs})
+    await world.restart(MINUTE)
+    assert await world.take() == jobs[:1]
+    assert await world.take() == []
+    await world.ack(jobs[0])
+    await world.later(SECOND)
+    assert await world.take() == jobs[1:2]
+
+
 @in_world(file=True)
 async def test_BP_001_a_full_queue_is_full_still(world: World) -> None:
     capacity = {"max_depth": 3, "max_size_bytes": 100_000, "strategy": "drop_oldest"}

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from headgate import Discard, JobContext, RateLimited, Retry, Snooze
+from headgate import AsyncJobContext, Discard, JobContext, RateLimited, Retry, Snooze
 
 
 def add(a: int, b: int = 2) -> int:
@@ -62,6 +62,11 @@ def report(context: JobContext) -> int:
     if context.attempt == 1:
         raise ConnectionError("first try")
     return int(context.saved["at"])
+
+
+async def measure(context: AsyncJobContext, text: str) -> int:
+    await context.progress(1.0)
+    return len(text)
 
 
 def wait_until_told(context: JobContext, marks: str) -> str:

@@ -86,7 +86,6 @@ class Enqueue:
         return await meeting.result([through(n, draft) for n, draft in enumerate(chunk)])
 
     def _around(self, draft: Draft, send: EnqueueNext) -> Awaitable[Enqueued | None]:
-        self.middleware.freeze()
         wrapped = send
         for middleware in reversed(tuple(self.middleware)):
             wrapped = partial(_call, middleware, wrapped)

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -85,7 +86,7 @@ class Worker:
         )
         self._core = core
         self._register = parts.register
-        self._pace = Pace(heartbeat, wait, poll)
+        self._pace = Pace(heartbeat, wait, poll, burst)
         self._exchange = exchange
         self._most_processes = processes or os.cpu_count() or 1
         self._most_deferrals = most_deferrals
@@ -121,7 +122,8 @@ class Worker:
 
     async def serve(self, *, signals: bool = False) -> None:
         """Start, work until `request_stop`, a signal or the server says that it is enough, stop."""
-        undo = self._handle_signals() if signals else None
+        here = threading.current_thread() is threading.main_thread()
+        undo = self._handle_signals() if signals and here else None
         try:
             await self.start()
             await self._told_to_stop()
@@ -134,8 +136,6 @@ class Worker:
         """Begin to fetch, or to try until the server answers."""
         if self._loop is not None:
             raise RuntimeError("the worker has started already")
-        self._stopping.clear()
-        self._forced.clear()
         link = ChosenLink(self._core, self.identity, self._exchange)
         await self.register()
         core = self._core
@@ -218,6 +218,9 @@ class Worker:
                 )
             await self._core.transport.close()
             self._loop = self._pump = self._runs = None
+            self._stopping.clear()
+            self._forced.clear()
+            self.middleware.thaw()
             _log.info("worker %s has ended", self.worker_id)
 
     async def _told_to_stop(self) -> None:

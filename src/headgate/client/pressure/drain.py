@@ -12,7 +12,13 @@ from msgspec import Struct
 
 from headgate import ids
 from headgate.client.core import Core, worth_repeating
-from headgate.client.errors import CircuitOpenError, DuplicateJobError, OjsError, ResourceError
+from headgate.client.errors import (
+    CircuitOpenError,
+    DuplicateJobError,
+    OjsError,
+    QueueFullError,
+    ResourceError,
+)
 from headgate.client.pressure.buffer import Buffer, Kept
 
 MOST_JOBS: Final = 100
@@ -124,9 +130,14 @@ class Drain:
             queue.not_before_s = now_s + (error.retry_after_s or 0.0)
             return 0.0
         if isinstance(error, ResourceError):
-            queue.waited_s = self._core.waits.refused(queue.waited_s, error.retry_after_s)
+            room = error.room if isinstance(error, QueueFullError) else 0
+            if 0 < room < len(jobs):
+                queue.most = room
+                return 0.0
+            # Only what is as small as can be says by its refusal that there is no room at all.
+            before_s = queue.waited_s if len(jobs) == 1 else 0.0
+            queue.waited_s = self._core.waits.refused(before_s, error.retry_after_s)
             queue.not_before_s = now_s + queue.waited_s
-            # A large batch waits longer for room than a small one.
             queue.most = max(1, len(jobs) // 2)
             return 0.0
         if worth_repeating(error):

@@ -341,13 +341,14 @@ class Keys:
         if key is None:
             key = self.inner[name] = Key(name, limits)
             key.client = False
-            key.owner = owner
             for job in sorted(active, key=lambda job: (job.started_at, job.seq)):
                 key.holders[job.id] = job.claim
         else:
             change = LimitsChange(limits.concurrency, limits.rate, limits.throttle)
-            if not key.register(change):
+            if not key.register(change) and key.owner is owner:
                 return key
+        # One that was restored has no owner yet.
+        key.owner = owner
         self.save(key)
         self.recheck(key)
         return key

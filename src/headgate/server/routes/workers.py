@@ -184,7 +184,7 @@ async def _give_up(
     now_ms = request.now_ms
     given = Fail(
         job_id,
-        failure_of(asked.error, requeue=requeue),
+        failure_of(asked.error, requeue=requeue, retry_after_ms=asked.retry_after_ms),
         asked.worker_id or "",
         asked.claim or 0,
         context.uniform(),
