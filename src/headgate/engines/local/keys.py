@@ -345,6 +345,8 @@ class Keys:
             for job in sorted(active, key=lambda job: (job.started_at, job.seq)):
                 key.holders[job.id] = job.claim
         else:
+            # One that was read from the file does not know yet whose limits it keeps.
+            key.owner = owner
             change = LimitsChange(limits.concurrency, limits.rate, limits.throttle)
             if not key.register(change):
                 return key
