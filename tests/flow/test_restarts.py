@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -251,3 +252,29 @@ async def test_000_the_time_does_not_go_back(world: World) -> None:
     assert await world.take() == []
     world.now_ms = last + MINUTE
     assert await world.take() == [other]
+
+
+@in_world(file=True)
+async def test_RL_R005_a_limited_queue_wakes_its_pool_after_a_restart(world: World) -> None:
+    await world.put("/admin/queues/q/rate-limit", {"rate": {"limit": 1, "period": "PT1M"}})
+    await world.put("/admin/pools/p", {"queues": ["q"]})
+    jobs = [await world.push(queue="q") for _ in range(2)]
+    assert await world.run("q", pool="p") == jobs[:1]
+    await world.restart()
+    assert await world.run("q", pool="p") == []
+    await world.later(MINUTE)
+    assert await world.run("q", pool="p") == jobs[1:]
+
+
+@in_world(file=True)
+async def test_RL_R005_a_limited_queue_wakes_who_waits_after_a_restart(world: World) -> None:
+    await world.put("/admin/queues/q/rate-limit", {"rate": {"limit": 1, "period": "PT1M"}})
+    jobs = [await world.push(queue="q") for _ in range(2)]
+    assert await world.run("q") == jobs[:1]
+    await world.restart()
+    waiting = world.ask("POST", "/workers/fetch", {"queues": ["q"], "wait_ms": 30_000})
+    while not (await world.get(f"/jobs/{jobs[1]}/explain"))["consumers"]:
+        pass
+    await world.later(MINUTE)
+    async with asyncio.timeout(10):
+        assert [job["id"] for job in (await waiting.reply()).body["jobs"]] == jobs[1:]
