@@ -7,9 +7,11 @@ from typing import Literal, get_args
 
 import pytest
 
+from headgate.core.gates import LimitsChange, Rate
+from headgate.core.limits import Use
 from headgate.core.pools import Pool
 from headgate.core.retry import Failure
-from headgate.engines.contract import Fail, Fetch, Report, Watch
+from headgate.engines.contract import Ack, Fail, Fetch, Report, Watch
 from headgate.engines.local.engine import LocalEngine
 from tests.contract.home import NOW, Home, draft, drafts, fetch, push, story
 
@@ -198,3 +200,18 @@ async def test_a_worker_whose_pool_is_forgotten_is_served_from_elsewhere(home: H
         assert await watch.wait(LONG_S)
         assert await engine.fetch(Fetch(["elsewhere"], 1, "w"), later)
         watch.close()
+
+
+@story
+async def test_an_empty_answer_knows_the_opening_when_only_the_reason_changes(home: Home) -> None:
+    """First nobody knows when the holder leaves; then it has left, and the rate keeps the key closed."""
+    async with home.engine() as engine:
+        uses = [Use("k", change=LimitsChange(concurrency=1, rate=Rate(1, 1_000_000)))]
+        some = drafts(2, keys=(("k", "wait"),))
+        for each in some:
+            each.uses = uses
+        (first, _) = await push(engine, some)
+        await fetch(engine)
+        assert (await engine.why(Q, NOW)).next_at == 0
+        await engine.ack([Ack(first.id, "w")], NOW)
+        assert (await engine.why(Q, NOW)).next_at == NOW + 1_000

@@ -207,6 +207,10 @@ class Groups:
     def hide(self, group: Group) -> None:
         group.hidden = True
         self._drop(group)
+        self.expect(group)
+
+    def expect(self, group: Group) -> None:
+        """Remember when this hidden group will be shown, if that is known."""
         shut = None if group.key is None else group.key.shut
         if shut is not None and shut.opens_at_us is not None:
             openings = self._openings

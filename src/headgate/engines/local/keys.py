@@ -383,6 +383,9 @@ class Keys:
         else:
             if before is None:
                 self._close(key, closed)
+            elif before.opens_at_us != closed.opens_at_us:
+                for group in key.hidden or ():
+                    group.queue.groups.expect(group)
             if closed.opens_at_us is not None:
                 self._look_at(key, closed.opens_at_us)
 
