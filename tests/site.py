@@ -76,8 +76,8 @@ class Site:
             script += [f"printf '%s\\n' '{MARK}'"]
         done = subprocess.run(
             ["bash"], input="\n".join(script) + "\n",
-            cwd=self.path, env=self._variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=60, check=False,
+            cwd=self.path, env=self._variables | {"HEADGATE_URL": f"http://{self.address}"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
         )  # fmt: skip
         printed = done.stdout.split(f"{MARK}\n")
         failed = printed.pop()

@@ -1,0 +1,1 @@
+"""Declaring and enqueueing work, and looking after it, over any transport."""

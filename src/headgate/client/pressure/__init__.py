@@ -1,0 +1,1 @@
+"""What a producer does when the server cannot take its jobs: wait, stop asking, keep them."""

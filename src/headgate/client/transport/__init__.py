@@ -1,0 +1,1 @@
+"""Ways from a client or worker to a server."""

@@ -1,0 +1,1 @@
+"""Running jobs: fetch, run, answer, and leave nothing behind."""
