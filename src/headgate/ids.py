@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random as Dice
 from random import SystemRandom, getrandbits, random
 
 
@@ -25,3 +26,8 @@ def uniform() -> float:
 def secret() -> str:
     """256 random bits as hexadecimal text."""
     return f"{SystemRandom().getrandbits(256):064x}"
+
+
+def dice(seed: int) -> Dice:
+    """Numbers that look random and are the same for the same seed; for simulations and tests."""
+    return Dice(seed)
