@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random as Dice
-from random import SystemRandom, getrandbits, random
+from random import Random, SystemRandom, getrandbits, random
+from typing import TypeAlias
+
+Dice: TypeAlias = Random
+"""Numbers by chance that can be had again."""
 
 
 def uuid7(now_ms: int) -> str:

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from headgate.cli import serve, token, version
+from headgate.cli import serve, simulate, token, version
 from headgate.cli.refusal import Refusal
 from headgate.version import VERSION
 
-_COMMANDS = (serve, token, version)
+_COMMANDS = (serve, simulate, token, version)
 
 
 class Parser(argparse.ArgumentParser):
