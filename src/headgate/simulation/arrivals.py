@@ -44,7 +44,7 @@ def arrivals(
             )
     begin = us_of(given.begin, f"{path}.from")
     end = duration_us if given.until is None else us_of(given.until, f"{path}.until")
-    if end <= begin:
+    if given.until is not None and end <= begin:
         raise Wrong(f"{path}.until must be later than from")
     end = min(end, duration_us)
     if given.file is not None:

@@ -18,7 +18,7 @@ from headgate.core.gates import Limits, LimitsChange, changed
 from headgate.core.limits import Use, change_from, check_key
 from headgate.core.pools import check_pool_name, pool_from
 from headgate.core.queues import check_name
-from headgate.core.retry import Failure
+from headgate.core.retry import DEFAULT, Failure, policy_from
 from headgate.core.tenants import TenantLimits, check_tenant, tenant_limits_from
 from headgate.core.times import DAY_MS
 from headgate.engines.contract import (
@@ -79,7 +79,10 @@ class Source:
         self.boosts = boosts
         self.traced: dict[str, int] = {}
         """Lengths that a trace gives, by job."""
-        self._retry = None if jobs.retry is None else json.encode(jobs.retry)
+        self._retry = None
+        if jobs.retry is not None:
+            policy_from(jobs.retry, DEFAULT, path=f"{path}.retry")
+            self._retry = json.encode(jobs.retry)
         self._tenants = list(jobs.tenants)
         self._shares = list(jobs.tenants.values())
         self._changes = {
@@ -158,8 +161,10 @@ class Play:
         self.sources: dict[str, Source] = {}
         self.tenants: dict[str, TenantLimits] = {}
         self._fetches: dict[str, Fetch] = {}
+        self._done: list[str] = []
+        """Completed jobs, to be forgotten many at once."""
         self._gone: list[str] = []
-        """Jobs that ended without a worker, to be forgotten."""
+        """Discarded ones, to be counted first."""
         self._made = 0
         self._dice = ids.dice(scenario.seed)
         self.shares = Shares()
@@ -269,7 +274,7 @@ class Play:
     async def take(self, fleet: Fleet, count: int) -> Sequence[tuple[int, Run]]:
         now_us = self.time.now_us()
         fetch = self._fetches[fleet.name]
-        fetch.count = min(count, BATCH)
+        fetch.count = count
         now_ms, fetch.micros = divmod(now_us, 1000)
         taken = []
         for job in await self.engine.fetch(fetch, now_ms):
@@ -299,12 +304,14 @@ class Play:
                 fails.append(Fail(run.job_id, run.failure, fleet.name, run.claim, uniform))
         if acks:
             await self.engine.ack(acks, now_ms)
-            for ack in acks:
-                await self.engine.delete(ack.job_id, now_ms)
+            self._done += [ack.job_id for ack in acks]
         if fails:
             await self.engine.fail(fails, now_ms)
-        if self._gone:
+        if len(self._done) + len(self._gone) > BATCH:
             await self._forget(now_ms)
+
+    def has_work(self) -> bool:
+        return self.engine.available > 0
 
     def next_due_us(self) -> int | None:
         due_ms = self.engine.next_due()
@@ -323,6 +330,9 @@ class Play:
         self.figures.because(str(event.data["reason"]))
 
     async def _forget(self, now_ms: int) -> None:
+        done, self._done = self._done, []
+        for job_id in done:
+            await self.engine.delete(job_id, now_ms)
         gone, self._gone = self._gone, []
         for job_id in gone:
             job = await self.engine.find(job_id, now_ms)
@@ -337,8 +347,7 @@ class Play:
     async def look(self) -> dict[tuple[str, str], int]:
         """How many wait, by queue, tenant and altogether; and a sample of everything."""
         now_ms = self.time.now_ms()
-        if self._gone:
-            await self._forget(now_ms)
+        await self._forget(now_ms)
         waiting: dict[tuple[str, str], int] = {}
         total = 0
         for view in await self.engine.queues(now_ms):

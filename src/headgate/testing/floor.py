@@ -44,6 +44,10 @@ class Desk(Protocol[R]):
         """Answer for jobs that end now."""
         ...
 
+    def has_work(self) -> bool:
+        """False when it is certain that nobody would get anything."""
+        ...
+
     def next_due_us(self) -> int | None:
         """When something happens by itself."""
         ...
@@ -99,29 +103,45 @@ class Floor(Generic[R]):
 
     async def run_until(self, until_us: int) -> None:
         """Everything that happens before that instant; what happens at it is left to the next run."""
-        time = self.time
+        time, due = self.time, self._desk.next_due_us
         await self.run_now()
-        while (at_us := self.next_us()) is not None and at_us < until_us:
+        ends, calls = self._ends, self._calls
+        while True:
+            due_us = due()
+            at_us = due_us
+            if ends and (at_us is None or ends[0][0] < at_us):
+                at_us = ends[0][0]
+            if calls and (at_us is None or calls[0][0] < at_us):
+                at_us = calls[0][0]
+            if at_us is None or at_us >= until_us:
+                break
             time.move_to(max(at_us, time.now_us()))
-            await self.run_now()
+            if due_us == at_us:
+                await self._desk.tick()
+            await self._turns(None)
         time.move_to(max(until_us, time.now_us()))
 
     async def run_now(self, most: int | None = None) -> None:
         """Everything that happens at this instant; no more starts than `most`."""
         await self._desk.tick()
+        await self._turns(most)
+
+    async def _turns(self, most: int | None) -> None:
         self._looks = True
         before = self.started
         for _ in range(MOST_TURNS):
-            if await self._happen():
+            # A clock that flows has gone on meanwhile.
+            if await self._happen(self.time.now_us()):
                 continue
+            if not self._looks:
+                return
             left = None if most is None else most - (self.started - before)
             if left == 0 or not await self._start(left):
                 return
         raise RuntimeError("the same instant never ends: jobs take no time and come back at once")
 
-    async def _happen(self) -> bool:
+    async def _happen(self, now_us: int) -> bool:
         """What was planned for now; whether there was any."""
-        now_us = self.time.now_us()
         calls, ends = self._calls, self._ends
         if calls and calls[0][0] <= now_us:
             self._looks = True
@@ -140,17 +160,20 @@ class Floor(Generic[R]):
 
     async def _start(self, most: int | None) -> bool:
         """Let free workers look for jobs, those that have least to do first; whether any was found."""
-        if not self._looks:
-            return False
         fleets = self.fleets
-        if len(fleets) > 1:
+        if not self._desk.has_work():
+            fleets = []
+        elif len(fleets) > 1:
             fleets = sorted(fleets, key=lambda one: one.busy / max(1, one.slots))
         for fleet in fleets:
             free = fleet.free if most is None else min(fleet.free, most)
             if free <= 0:
                 continue
-            taken = await self._desk.take(fleet, free if len(fleets) == 1 else 1)
+            count = free if len(fleets) == 1 else 1
+            taken = await self._desk.take(fleet, count)
             if taken:
+                # Who got all that he asked for may find more.
+                self._looks = len(taken) == count or len(fleets) > 1
                 self._note(fleet, taken)
                 return True
         self._looks = False

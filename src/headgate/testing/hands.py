@@ -56,7 +56,7 @@ class Hands:
 
     async def take(self, fleet: Fleet, count: int) -> Sequence[tuple[int, Running]]:
         taken = []
-        for record in await self.fetch(fleet, min(count, MOST_FETCHED)):
+        for record in await self.fetch(fleet, count):
             length_us, outcome = await self._perform(record)
             taken.append((length_us, Running(record, outcome)))
         if taken and not self._beating:
@@ -69,8 +69,15 @@ class Hands:
         queues = fleet.queues or self._queues()
         if not queues:
             return []
-        traded = await self._link(fleet, queues).trade(Turn(fetch=count))
-        return traded.jobs
+        link = self._link(fleet, queues)
+        found: list[dict[str, Any]] = []
+        while len(found) < count:
+            asked = min(count - len(found), MOST_FETCHED)
+            traded = await link.trade(Turn(fetch=asked))
+            found += traded.jobs
+            if len(traded.jobs) < asked:
+                break
+        return found
 
     async def give(self, fleet: Fleet, ended: Sequence[Running]) -> None:
         now = []
@@ -96,6 +103,9 @@ class Hands:
             for error in (*traded.acks, *traded.nacks):
                 if error is not None and error.status not in {404, 409}:
                     raise error
+
+    def has_work(self) -> bool:
+        return True
 
     def next_due_us(self) -> int | None:
         return self._server.next_due_us()

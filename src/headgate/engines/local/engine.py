@@ -380,6 +380,14 @@ class LocalEngine:
         """The latest instant that a step was given."""
         return self._tables.now
 
+    @property
+    def available(self) -> int:
+        """How many jobs could be fetched if nothing were in their way."""
+        found = 0
+        for queue in self._tables.queues.values():
+            found += queue.counts[AVAILABLE]
+        return found
+
     def next_due(self) -> int:
         if self._down is not None:
             return NEVER
@@ -1021,7 +1029,9 @@ class LocalEngine:
             query = Query(queue=name, states=WAITING)
             await self._tasks.start(Task(task, strategy, query, target))
         self._settle()
-        return Left("deleted" if self._tables.queue(name).leaving != strategy else "draining", waiting)
+        return Left(
+            "deleted" if self._tables.queue(name).leaving != strategy else "draining", waiting
+        )
 
     def _delete_queue(self, queue: Queue, now: int) -> None:
         tables, name = self._tables, queue.name
