@@ -10,7 +10,7 @@ from tempfile import gettempdir
 
 import msgspec
 
-from bench import engine, http, standing
+from bench import engine, flow, http, standing
 from bench.machine import this_machine
 from bench.report import Row, document, table
 from bench.sizes import NORMAL, QUICK, Size
@@ -20,6 +20,7 @@ Measure = Callable[[str, Path, Size], list[Row]]
 WHAT: dict[str, tuple[Measure, str]] = {
     "engine": (engine.measure, "the engine's steps in process: µs for each operation and life"),
     "standing": (standing.measure, "many waiting jobs: memory, pauses, the time of a restart"),
+    "flow": (flow.measure, "blocked jobs, keys, tenants: what they cost those that are free"),
     "http": (http.measure, "the server under load from another process: rates and latencies"),
 }
 CONFIGURATIONS = ("memory", "normal", "full")

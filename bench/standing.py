@@ -7,6 +7,7 @@ import gc
 import os
 import time
 from array import array
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -72,6 +73,28 @@ async def _fill(engine: LocalEngine, count: int) -> None:
         await asyncio.sleep(0)
     await engine.ask(lambda _connection: None)
     gc.collect()
+
+
+async def flow(
+    engine: LocalEngine, over: Callable[[], Awaitable[bool]]
+) -> tuple[array[float], array[float]]:
+    """Lives at a steady pace until it is over; by how much the loop was late meanwhile, and what its turns used."""
+    lags, busy = array("d"), array("d")
+    loop = asyncio.get_running_loop()
+    flowing = asyncio.create_task(_lives(engine, 3_600.0))
+    try:
+        while not await over():
+            for _ in range(100):
+                due, used = loop.time() + LOOK_S, time.thread_time()
+                await asyncio.sleep(LOOK_S)
+                lags.append(max(0.0, loop.time() - due))
+                busy.append(time.thread_time() - used)
+            if flowing.done():
+                await flowing
+    finally:
+        flowing.cancel()
+        await asyncio.gather(flowing, return_exceptions=True)
+    return lags, busy
 
 
 async def _flow(engine: LocalEngine, seconds: float) -> tuple[array[float], array[float]]:

@@ -309,7 +309,8 @@ def test_every_event_is_listed() -> None:
         k
         for text in texts
         for k in re.findall(
-            r'"((?:job|queue|worker|priority|rate_limit|backpressure|scheduling)\.[a-z_]+)"', text
+            r'"((?:job|queue|worker|priority|rate_limit|backpressure|scheduling|tenant)\.[a-z_]+)"',
+            text,
         )
     }
     assert len(kinds) > 10

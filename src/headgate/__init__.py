@@ -28,6 +28,7 @@ from headgate.client.jobs import AsyncJob, Job
 from headgate.client.policies import Rate, RateLimit, RetryPolicy, Unique
 from headgate.client.pressure.breaker import Breaker
 from headgate.client.pressure.buffer import MemoryBuffer
+from headgate.client.pressure.disk import DiskBuffer
 from headgate.client.pressure.waits import Waits
 from headgate.client.tasks import AsyncTask, Call, Task
 from headgate.version import VERSION
@@ -48,6 +49,7 @@ __all__ = [
     "CircuitOpenError",
     "ConflictError",
     "Discard",
+    "DiskBuffer",
     "Draft",
     "DuplicateJobError",
     "Enqueued",

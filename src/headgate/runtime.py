@@ -27,6 +27,7 @@ from headgate.version import VERSION
 from headgate.wire.manifest import EXTENSIONS
 
 _LOOK_AGAIN_S = 0.02
+_MOST_NAMED = 10
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ async def alive(context: Context) -> AsyncIterator[None]:
     context.now_ms, context.now_us = now.now_ms, now.now_us
     context.started_at = context.now_ms()
     engine.listen(context.metrics.observe)
+    await _warn_of_unbounded(engine, context.started_at)
     clockwork = Clockwork(engine, context.now_ms)
     clockwork.start()
     try:
@@ -90,6 +92,16 @@ async def alive(context: Context) -> AsyncIterator[None]:
     finally:
         await clockwork.stop()
         await engine.close()
+
+
+async def _warn_of_unbounded(engine: Engine, now_ms: int) -> None:
+    """A queue without a bound takes all that comes, until memory or disk are full."""
+    names = [q.name for q in await engine.queues(now_ms) if not q.resolved.bounds.bounded]
+    if names:
+        shown = ", ".join(names[:_MOST_NAMED])
+        if len(names) > _MOST_NAMED:
+            shown += f" and {len(names) - _MOST_NAMED} more"
+        _log.warning("without a bound, so they take all that comes: %s", shown)
 
 
 class Server(uvicorn.Server):

@@ -2,4 +2,5 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.agreement.machine")
+for module in ("everything", "flow", "flowing", "invariants", "machine", "views"):
+    pytest.register_assert_rewrite(f"tests.agreement.{module}")

@@ -1,5 +1,6 @@
 """Stories: random commands and clock steps, told to the model and to an engine, which must agree after each.
 
+Here is what all stories need: time, jobs that enter, run and end, and whoever waits for work.
 A subclass says which engine it is and what else can befall it.
 """
 
@@ -9,42 +10,30 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from msgspec import Raw
 
+from headgate.core.job import Job
 from headgate.engines.contract import (
     Ack,
     Extend,
     Fail,
     Fetch,
     Interest,
-    Page,
-    Query,
-    Replay,
+    KeyJobs,
+    KeyView,
     Report,
-    Task,
     Watch,
 )
 from headgate.engines.local.engine import LocalEngine
 from tests.agreement import views
-from tests.agreement.wishes import (
-    FAILURES,
-    POLICIES,
-    PRIORITIES,
-    QUEUES,
-    WORKERS,
-    Wish,
-    pages,
-    queries,
-    rarely,
-    wishes,
-)
-from tests.model import Model, Said, Saved
+from tests.agreement.invariants import Watcher
+from tests.agreement.wishes import FAILURES, WORKERS, Wish, fetches, rarely, wishes
+from tests.model import Event, Model, Said, Saved
 
 T = TypeVar("T")
 
@@ -52,6 +41,7 @@ BEGIN_MS = 1_000_000
 HANGS_S = 5.0
 """A step that takes longer never ends."""
 EVERYTHING = Interest()
+MANY = 1_000
 
 
 def stories(machine: type[RuleBasedStateMachine], examples: int = 80) -> Any:
@@ -63,11 +53,12 @@ def stories(machine: type[RuleBasedStateMachine], examples: int = 80) -> Any:
         max_examples=1_500 if thorough else examples,
         stateful_step_count=60 if thorough else 40,
         phases=set(Phase) - {Phase.explain},
+        report_multiple_bugs=False,
     )
-    return pytest.mark.timeout(3_600 if thorough else 300)(case)
+    return pytest.mark.timeout(3_600 if thorough else 600)(case)
 
 
-def seen(choose: Callable[[Stories], list[T]]) -> st.SearchStrategy[T]:
+def seen(choose: Callable[[Any], list[T]]) -> st.SearchStrategy[T]:
     """One of what the story has at this point."""
     return st.runner().flatmap(lambda story: st.sampled_from(choose(story)))
 
@@ -75,7 +66,7 @@ def seen(choose: Callable[[Stories], list[T]]) -> st.SearchStrategy[T]:
 def jobs(*states: str) -> st.SearchStrategy[str]:
     """The id of a job, mostly of one in these states."""
 
-    def choose(story: Stories) -> list[str]:
+    def choose(story: Machine) -> list[str]:
         known = story.model.state.jobs
         fitting = [job.id for job in known if job.state in states]
         return fitting * 12 + [job.id for job in known] + ["nobody"]
@@ -88,38 +79,56 @@ def with_jobs(*states: str) -> Callable[[Any], Any]:
     return precondition(lambda story: any(job.state in states for job in story.model.state.jobs))
 
 
-def new_ids(story: Stories) -> list[str]:
+def new_ids(story: Machine) -> list[str]:
     taken = [job.id for job in story.model.state.jobs]
     fresh = [f"j{number}" for number in range(1, 99) if f"j{number}" not in taken]
-    return fresh[:5] * 4 + taken[:2]
+    return fresh[:30] + taken[:1]
 
 
 ids = seen(new_ids)
-queues = st.sampled_from(QUEUES)
-orders = st.sampled_from([["a", "b"], ["a"], ["b", "a"], ["b"], ["a", "b", "a"], ["default", "a"]])
+wish = st.runner().flatmap(lambda story: story.wishes)
 workers = st.sampled_from(WORKERS)
 visibility = rarely(0, 100, 60_000)
 claims = rarely(0, 1, 2)
-KEYS = ("k1", "k2")
+ANSWERS = ("k1", "k2")
 LIVE = ("available", "scheduled", "pending", "active", "retryable")
 ENDED = ("completed", "cancelled", "discarded")
 ENDS = ("ack", *FAILURES)
 
 
-class Stories(RuleBasedStateMachine):
+class Seen(NamedTuple):
+    """What can be seen of an engine."""
+
+    jobs: list[views.View]
+    saved: dict[str, Saved]
+    told: list[Event]
+    flow: Any
+    queues: list[views.View]
+    keys: list[views.View]
+    tenants: list[views.View]
+    pools: Any
+    workers: list[views.View]
+    answers: list[bytes | None]
+
+
+class Machine(RuleBasedStateMachine):
     """The model, one engine, and whoever waits for work of it."""
+
+    wishes = wishes(ids)
+    """The jobs that these stories are about."""
 
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
         self.now = BEGIN_MS
+        self.latest_us = 0
         self.model.state.now = BEGIN_MS
         self.model.state.queues["default"].created_at = BEGIN_MS
         self.runner = asyncio.Runner()
         self.waiting: list[tuple[Fetch, Watch]] = []
         self.tasks = 0
         self.engine = self.alone(self.open())
-        self.cursor = 0
+        self.watcher = Watcher()
         self.agreed = True
 
     async def open(self) -> LocalEngine:
@@ -139,7 +148,16 @@ class Stories(RuleBasedStateMachine):
                 await self.engine.settled()
                 return outcome
 
+        self.latest_us = max(self.latest_us, self.now * 1000)
         return self.runner.run(settled())
+
+    def inside(self, call: Callable[[], T]) -> T:
+        """Call what is no step, as the server does it: from within the loop."""
+
+        async def called() -> T:
+            return call()
+
+        return self.runner.run(called())
 
     def alone(self, step: Awaitable[T]) -> T:
         """Carry out what happens before there is an engine, or ends it."""
@@ -149,11 +167,16 @@ class Stories(RuleBasedStateMachine):
         try:
             if self.agreed:
                 self.serve()
-            for _, watch in self.waiting:
-                watch.close()
+            self.leave_all()
         finally:
             self.alone(self.engine.close())
             self.runner.close()
+
+    def leave_all(self) -> None:
+        """Nobody waits any more."""
+        for _, watch in self.waiting:
+            self.inside(watch.close)
+        self.waiting.clear()
 
     # comparing
 
@@ -164,47 +187,57 @@ class Stories(RuleBasedStateMachine):
         # A look is a step too, before which happens what the last one made due at once.
         model.catch_up(self.now)
         for fetch, watch in [w for w in self.waiting if not model.at_work(w[0].worker)]:
-            watch.close()
+            self.inside(watch.close)
             self.waiting.remove((fetch, watch))
-        known = [job.id for job in model.state.jobs]
-        found, saved, waiting, page, listed, alive, answers = self.run(self.look(known))
-        views.assert_same(found, [views.of_entry(job) for job in model.state.jobs])
-        assert saved == {job.id: job.checkpoint for job in model.state.jobs if job.checkpoint}
-        assert answers == [model.recall("bulk", key, self.now) for key in KEYS]
-        assert waiting == {name: [job.id for job in model.line(name)] for name in QUEUES}
-        assert listed == views.of_queues(model)
-        assert alive == views.of_workers(model)
-        assert page == model.state.events
+        found = self.run(self.look([job.id for job in model.state.jobs]))
+        views.assert_same(found.jobs, [views.of_entry(job) for job in model.state.jobs])
+        assert found.saved == {j.id: j.checkpoint for j in model.state.jobs if j.checkpoint}
+        assert found.answers == [model.recall("bulk", key, self.now) for key in ANSWERS]
+        views.assert_same(found.queues, views.of_queues(model), "name")
+        views.assert_same(found.keys, views.of_keys(model), "key")
+        views.assert_same(found.tenants, views.of_tenants(model))
+        assert found.pools == views.of_pools(model)
+        assert found.workers == views.of_workers(model)
+        plain, flow = views.of_told(model)
+        assert found.told == plain
+        assert found.flow - flow == flow - found.flow, "told (too much, too little)"
         due = model.next_due()
         assert due is None or self.engine.next_due() <= due
         self.engine.check()
         self.agreed = True
 
-    async def look(self, known: list[str]) -> Any:
+    async def look(self, known: list[str]) -> Seen:
         engine, now = self.engine, self.now
         jobs = [job for job_id in known if (job := await engine.find(job_id, now)) is not None]
-        found = [views.of_job(job) for job in jobs]
-        line = sorted(jobs, key=lambda job: (-job.priority, job.seq))
-        waiting = {
-            name: [job.id for job in line if job.queue == name and job.state == "available"]
-            for name in QUEUES
-        }
-        page = await engine.events(self.cursor, 10_000, EVERYTHING, now)
+        page = await engine.events(0, 10_000, EVERYTHING, now)
         saved = {
             job_id: Saved(checkpoint.sequence, checkpoint.saved_at, checkpoint.state)
             for job_id in known
             if (checkpoint := await engine.checkpoint(job_id, now)) is not None
         }
-        answers = [await engine.recall("bulk", key, now) for key in KEYS]
-        return (
-            found,
+        keys, total = await engine.keys(MANY, 0, now)
+        assert total == len(keys)
+        queues = await engine.queues(now)
+        fresh = [event for event in page.events if event.number > self.watcher.last_event]
+        self.watcher.look(keys, queues, jobs, fresh)
+        self.watcher.last_event = page.events[-1].number if page.events else 0
+        return Seen(
+            [views.of_job(job) for job in jobs],
             saved,
-            waiting,
             views.of_events(page.events),
-            [views.of_queue(queue) for queue in await engine.queues(now)],
+            views.of_flow_events(page.events),
+            [views.of_queue(queue) for queue in queues],
+            [views.of_key(key, await self.key_jobs(key)) for key in keys],
+            [views.of_tenant(tenant) for tenant in await engine.tenants(now)],
+            [views.of_pool(pool) for pool in await engine.pools(now)],
             [views.of_worker(worker) for worker in await engine.workers(now)],
-            answers,
+            [await engine.recall("bulk", key, now) for key in ANSWERS],
         )
+
+    async def key_jobs(self, key: KeyView) -> KeyJobs:
+        found = await self.engine.key_jobs(key.key, MANY, 0, self.now)
+        assert found is not None
+        return found
 
     def both(self, expected: T, step: Awaitable[T]) -> None:
         self.agreed = False
@@ -219,7 +252,11 @@ class Stories(RuleBasedStateMachine):
 
     # time
 
-    @rule(ms=st.sampled_from([1, 64, 100, 1_000, 1, 100, 1_000, 5_000, 30_000, 3_600_000]))
+    @rule(
+        ms=st.sampled_from(
+            [1, 64, 100, 334, 500, 1_000, 1, 100, 1_000, 5_000, 10_000, 31_000, 3_600_000]
+        )
+    )
     def let_time_pass(self, ms: int) -> None:
         self.now += ms
         self.model.catch_up(self.now)
@@ -241,52 +278,61 @@ class Stories(RuleBasedStateMachine):
 
     # enqueue
 
-    @initialize(batch=st.lists(wishes(ids), min_size=3, max_size=6))
+    @initialize(batch=st.lists(wish, min_size=3, max_size=6))
     def begin(self, batch: list[Wish]) -> None:
         self.push_all(batch, whole=False)
 
-    @rule(wish=wishes(ids))
-    def push(self, wish: Wish) -> None:
-        self.push_all([wish], whole=True)
+    @rule(one=wish)
+    def push(self, one: Wish) -> None:
+        self.push_all([one], whole=True)
 
-    @rule(batch=st.lists(wishes(ids), min_size=2, max_size=4), whole=st.booleans())
+    @rule(batch=st.lists(wish, min_size=2, max_size=4), whole=st.booleans())
     def push_all(self, batch: list[Wish], whole: bool) -> None:
         # Which of two equal jobs is older is clear only when they came at different instants.
         self.now += 1
         expected = self.model.push([w.draft(self.now) for w in batch], self.now, whole=whole)
         outcomes = self.engine.push([w.draft(self.now) for w in batch], self.now, whole=whole)
+        taken_by = {w.queue for w, s in zip(batch, expected, strict=True) if s.kind == "Pushed"}
+        self.both(expected, self.pushed(outcomes, taken_by))
 
-        async def said() -> list[Said]:
-            return [views.of_push(outcome) for outcome in await outcomes]
-
-        self.both(expected, said())
+    async def pushed(self, outcomes: Awaitable[list[Any]], taken_by: set[str]) -> list[Said]:
+        said = [views.of_push(outcome) for outcome in await outcomes]
+        queues = await self.engine.queues(self.now)
+        self.watcher.pushed(queue for queue in queues if queue.name in taken_by)
+        return said
 
     # reservations
 
-    @rule(
-        names=orders,
-        count=st.sampled_from([1, 2, 9]),
-        worker=workers,
-        ms=visibility,
-    )
-    def fetch(self, names: list[str], count: int, worker: str, ms: int) -> None:
-        fetch = Fetch(names, count, worker, ms)
-        expected = [job.id for job in self.model.fetch(fetch, self.now)]
-
-        async def step() -> list[str]:
-            return [job.id for job in await self.engine.fetch(fetch, self.now)]
-
-        self.both(expected, step())
+    @rule(fetch=fetches())
+    def take(self, fetch: Fetch) -> None:
+        self.fetch(fetch)
 
     @with_jobs("available")
-    @rule(
-        names=orders, worker=workers, ends=st.lists(st.sampled_from(ENDS), min_size=1, max_size=3)
-    )
-    def work(self, names: list[str], worker: str, ends: list[str]) -> None:
+    @rule(queue=st.sampled_from(["a", "b"]), worker=workers)
+    def take_one(self, queue: str, worker: str) -> None:
+        self.fetch(Fetch([queue], 1, worker))
+
+    def fetch(self, fetch: Fetch) -> None:
+        self.latest_us = max(self.latest_us, self.now * 1000 + fetch.micros)
+        expected = [job.id for job in self.model.fetch(fetch, self.now)]
+        self.both(expected, self.fetched(fetch))
+
+    async def fetched(self, fetch: Fetch) -> list[str]:
+        engine, now = self.engine, self.now
+        jobs = await engine.fetch(fetch, now)
+        keys, _ = await engine.keys(MANY, 0, now)
+        known = [await engine.find(job.id, now) for job in self.model.state.jobs]
+        running = [job for job in known if isinstance(job, Job) and job.state == "active"]
+        self.watcher.started(jobs, self.latest_us, {key.key: key for key in keys}, running)
+        return [job.id for job in jobs]
+
+    @with_jobs("available")
+    @rule(fetch=fetches(counts=[1]), ends=st.lists(st.sampled_from(ENDS), min_size=1, max_size=3))
+    def work(self, fetch: Fetch, ends: list[str]) -> None:
         """Fetch one job after the other and end each in its way."""
         for end in ends:
-            self.fetch(names, 1, worker, 0)
-            held = self.model.held_by(worker)
+            self.fetch(fetch)
+            held = self.model.held_by(fetch.worker)
             if held and end == "ack":
                 self.ack_as_its_holder(held[-1].id, b"null")
             elif held:
@@ -337,60 +383,32 @@ class Stories(RuleBasedStateMachine):
             self.all_said(self.engine.extend(worker, one, ms, self.now)),
         )
 
-    @with_jobs("active")
-    @rule(
-        job=jobs("active"),
-        part=st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0]),
-        data=st.none() | st.just(b'{"at":7}'),
-        message=st.none() | st.just("half"),
-    )
-    def report_progress(
-        self, job: str, part: float | None, data: bytes | None, message: str | None
-    ) -> None:
-        raw = Raw(data) if data is not None else None
-        self.both(
-            self.model.progress(job, part, data, message, self.now),
-            self.said(self.engine.progress(job, part, raw, message, self.now)),
-        )
-
     @with_jobs(*LIVE)
-    @rule(job=jobs(*LIVE), state=st.sampled_from([b"{}", b'{"page":2}']))
-    def save_checkpoint(self, job: str, state: bytes) -> None:
+    @rule(job=jobs(*LIVE))
+    def cancel(self, job: str) -> None:
         self.both(
-            self.model.save_checkpoint(job, state, self.now),
-            self.said(self.engine.save_checkpoint(job, state, self.now)),
-        )
-
-    @with_jobs(*LIVE, *ENDED)
-    @rule(job=jobs("active", *ENDED))
-    def drop_checkpoint(self, job: str) -> None:
-        self.both(
-            self.model.drop_checkpoint(job, self.now),
-            self.said(self.engine.drop_checkpoint(job, self.now)),
+            self.model.cancel(job, self.now),
+            self.said(self.engine.cancel(job, "admin", "enough", self.now)),
         )
 
     # waiting for work
 
-    @rule(
-        names=orders,
-        count=st.sampled_from([1, 2]),
-        worker=workers,
-    )
-    def stand_in_line(self, names: list[str], count: int, worker: str) -> None:
-        fetch = Fetch(names, count, worker)
-        if not self.model.at_work(worker):
+    @rule(fetch=fetches(counts=[1, 2]))
+    def stand_in_line(self, fetch: Fetch) -> None:
+        if not self.model.at_work(fetch.worker):
             return
         # First register, then look.
-        watch = self.engine.watch(fetch)
+        watch = self.inside(lambda: self.engine.watch(fetch))
         self.waiting.append((fetch, watch))
         self.fetch_waiting(fetch, watch)
 
     def fetch_waiting(self, fetch: Fetch, watch: Watch) -> None:
         """Look, and leave the line with what was found."""
+        self.latest_us = max(self.latest_us, self.now * 1000 + fetch.micros)
         expected = [job.id for job in self.model.fetch(fetch, self.now)]
 
         async def step() -> list[str]:
-            found = [job.id for job in await self.engine.fetch(fetch, self.now)]
+            found = await self.fetched(fetch)
             if found:
                 watch.close()
                 self.waiting.remove((fetch, watch))
@@ -402,7 +420,7 @@ class Stories(RuleBasedStateMachine):
     @rule(place=st.integers(0, 5))
     def leave_the_line(self, place: int) -> None:
         _, watch = self.waiting.pop(place % len(self.waiting))
-        watch.close()
+        self.inside(watch.close)
         self.agree()
 
     @precondition(lambda self: self.waiting)
@@ -420,16 +438,27 @@ class Stories(RuleBasedStateMachine):
     @rule(
         worker=st.sampled_from(WORKERS[:2]),
         state=rarely(None, "running", "quiet", "terminate", "drain"),
+        pool=rarely(None, "p1", "p2", "default"),
+        concurrency=rarely(None, 0, 1, 2),
         some=st.lists(jobs("active", "cancelled"), max_size=3),
         ms=visibility,
     )
-    def beat(self, worker: str, state: str | None, some: list[str], ms: int) -> None:
+    def beat(
+        self,
+        worker: str,
+        state: str | None,
+        pool: str | None,
+        concurrency: int | None,
+        some: list[str],
+        ms: int,
+    ) -> None:
         # Which of two workers dies first is clear only when they were heard of at different instants.
         self.now = max(self.now, self.model.state.now) + 1
-        expected = self.model.beat(worker, state, some, ms, self.now)
+        report = Report(worker, state, pool=pool, concurrency=concurrency)
+        expected = self.model.beat(report, some, ms, self.now)
 
         async def step() -> tuple[str, list[str], list[str]]:
-            beat = await self.engine.beat(Report(worker, state), some, ms, self.now)
+            beat = await self.engine.beat(report, some, ms, self.now)
             return beat.state, beat.extended, beat.cancelled
 
         self.both(expected, step())
@@ -447,125 +476,4 @@ class Stories(RuleBasedStateMachine):
         self.both(
             self.model.forget_worker(worker, self.now),
             self.engine.forget_worker(worker, "shutdown", self.now),
-        )
-
-    # single jobs, by hand
-
-    @with_jobs(*LIVE)
-    @rule(job=jobs(*LIVE))
-    def cancel(self, job: str) -> None:
-        self.both(
-            self.model.cancel(job, self.now),
-            self.said(self.engine.cancel(job, "admin", "enough", self.now)),
-        )
-
-    @with_jobs("pending")
-    @rule(job=jobs("pending"))
-    def activate(self, job: str) -> None:
-        self.both(
-            self.model.activate(job, self.now), self.said(self.engine.activate(job, self.now))
-        )
-
-    @with_jobs("available", "scheduled")
-    @rule(job=jobs("available", "scheduled"), priority=st.sampled_from(PRIORITIES))
-    def reprioritize(self, job: str, priority: int) -> None:
-        self.both(
-            self.model.reprioritize(job, priority, self.now),
-            self.said(self.engine.reprioritize(job, priority, self.now)),
-        )
-
-    @with_jobs("discarded", "retryable")
-    @rule(
-        job=jobs("discarded", "retryable"),
-        queue=rarely(None, "b"),
-        policy=rarely(None, *POLICIES),
-        attempts=rarely(None, 1, 5),
-        fixed=rarely(None, b'"args":[2],"meta":{}'),
-    )
-    def retry(
-        self, job: str, queue: str | None, policy: str | None, attempts: int | None, fixed: bytes
-    ) -> None:
-        changes = Replay(queue, fixed, POLICIES[policy] if policy else None, attempts)
-        self.both(
-            self.model.retry(job, changes, self.now),
-            self.said(self.engine.retry(job, changes, self.now)),
-        )
-
-    @with_jobs(*ENDED)
-    @rule(job=jobs(*ENDED))
-    def delete(self, job: str) -> None:
-        expected = self.model.delete(job, self.now)
-
-        async def step() -> Said:
-            said = await self.said(self.engine.delete(job, self.now))
-            gone = await self.engine.find(job, self.now) is None
-            assert gone == (said.kind != "WrongState")
-            return said
-
-        self.both(expected, step())
-
-    # many jobs
-
-    @with_jobs(*LIVE, *ENDED)
-    @rule(query=queries, page=pages)
-    def list_jobs(self, query: Query, page: Page) -> None:
-        self.model.catch_up(self.now)
-        expected, total = self.model.find_all(query, page)
-
-        async def step() -> tuple[list[views.View], int]:
-            found = await self.engine.find_all(query, page, self.now)
-            return [views.of_job(job) for job in found.jobs], found.total
-
-        self.both(([views.of_entry(job) for job in expected], total), step())
-
-    @with_jobs(*LIVE, *ENDED)
-    @rule(kind=st.sampled_from(["cancel", "retry", "delete"]), query=queries)
-    def start_task(self, kind: str, query: Query) -> None:
-        self.tasks += 1
-        name = f"task-{self.tasks}"
-        done, skipped = self.model.task(Task(name, kind, query), self.now)
-
-        async def step() -> tuple[int, int, int, bool]:
-            task = await self.engine.start_task(Task(name, kind, query), self.now)
-            return task.matched, task.done, task.skipped, task.finished
-
-        self.both((done + skipped, done, skipped, True), step())
-
-    # answers for repeated requests
-
-    @rule(key=st.sampled_from(KEYS), value=st.sampled_from([b"1", b"2"]), ms=rarely(5_000, 1))
-    def remember(self, key: str, value: bytes, ms: int) -> None:
-        until = self.now + ms
-        self.model.remember("bulk", key, value, until, self.now)
-        self.both(None, self.engine.remember("bulk", key, value, until, self.now))
-
-    # queues
-
-    @rule(queue=queues, pause=st.booleans())
-    def pause_or_resume(self, queue: str, pause: bool) -> None:
-        if pause:
-            self.model.pause(queue, self.now)
-            self.both(None, self.engine.pause(queue, "admin", self.now))
-        else:
-            self.model.resume(queue, self.now)
-            self.both(None, self.engine.resume(queue, "admin", self.now))
-
-    @rule(
-        queue=st.sampled_from([*QUEUES, "_default"]),
-        seconds=st.none() | st.sampled_from([1, 60]),
-    )
-    def configure(self, queue: str, seconds: int | None) -> None:
-        changes = {"visibility_timeout": seconds}
-        self.model.configure(queue, changes, self.now)
-        self.both(None, self.engine.configure(queue, changes, self.now))
-
-    @rule(queue=queues, seconds=st.none() | st.just(2))
-    def remove_and_create_queue(self, queue: str, seconds: int | None) -> None:
-        changes = {"visibility_timeout": seconds}
-        self.both(
-            self.model.remove_queue(queue, self.now), self.engine.remove_queue(queue, self.now)
-        )
-        self.both(
-            self.model.create_queue(queue, changes, self.now),
-            self.engine.create_queue(queue, changes, self.now),
         )

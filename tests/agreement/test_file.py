@@ -9,12 +9,14 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from tests.agreement.machine import Stories, stories
+from tests.agreement.everything import Stories
+from tests.agreement.flowing import FlowStories
+from tests.agreement.machine import Machine, stories
 
-pauses = st.sampled_from([0, 1, 1_000, 60_000])
+pauses = st.sampled_from([1, 2, 1_000, 60_000])
 
 
-class OnFile(Stories):
+class OnFile(Machine):
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headgate-"))
         self.file = self.folder / "jobs.db"
@@ -28,6 +30,7 @@ class OnFile(Stories):
     def restart(self, ms: int) -> None:
         """The process ends as it should and starts again a while later."""
         self.leave_all()
+        self.mark_the_time()
         self.alone(self.engine.close())
         self.start_again(ms)
 
@@ -38,7 +41,7 @@ class OnFile(Stories):
         They are copied while the engine is open, because this process cannot be killed.
         """
         self.leave_all()
-        self.run(self.engine.tick(self.now))
+        self.mark_the_time()
         self.generation += 1
         self.file = self.folder / f"jobs-{self.generation}.db"
         before = self.engine._path
@@ -48,16 +51,16 @@ class OnFile(Stories):
         self.alone(self.engine.close())
         self.start_again(ms)
 
-    def leave_all(self) -> None:
-        for _, watch in self.waiting:
-            watch.close()
-        self.waiting.clear()
+    def mark_the_time(self) -> None:
+        """Have something recorded, because an instant of which nothing was recorded is not remembered."""
+        self.model.remember("bulk", "last", b"", self.now, self.now)
+        self.both(None, self.engine.remember("bulk", "last", b"", self.now, self.now))
 
     def start_again(self, ms: int) -> None:
-        # An instant that nothing was recorded of is not remembered, so here the clock of the machine must be right.
         self.now = max(self.now, self.model.state.now) + ms
         self.model.restart()
         self.engine = self.alone(self.open())
+        self.watcher.restart()
         self.agree()
 
     def teardown(self) -> None:
@@ -67,4 +70,13 @@ class OnFile(Stories):
             shutil.rmtree(self.folder)
 
 
-TestOnFile = stories(OnFile, examples=25)
+class StoriesOnFile(OnFile, Stories):
+    pass
+
+
+class FlowOnFile(OnFile, FlowStories):
+    pass
+
+
+TestOnFile = stories(StoriesOnFile, examples=25)
+TestFlowOnFile = stories(FlowOnFile, examples=150)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.agreement.machine import Stories, stories
+from tests.agreement.everything import Stories
+from tests.agreement.flowing import FlowStories
+from tests.agreement.machine import stories
 
 
 class InMemory(Stories):
@@ -10,4 +12,10 @@ class InMemory(Stories):
         return ":memory:"
 
 
-TestInMemory = stories(InMemory)
+class FlowInMemory(FlowStories):
+    def path(self) -> str:
+        return ":memory:"
+
+
+TestInMemory = stories(InMemory, examples=80)
+TestFlowInMemory = stories(FlowInMemory, examples=150)

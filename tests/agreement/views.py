@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, assert_never
 
 import msgspec
 
 from headgate.core.job import Job, More
+from headgate.core.pools import Pool
+from headgate.core.tenants import TenantLimits
 from headgate.core.times import instant_ms
 from headgate.engines import contract
 from headgate.engines.contract import (
     Done,
     Draining,
     Duplicate,
+    Full,
     Held,
     IdTaken,
+    KeyJobs,
+    KeyView,
+    Left,
     Missing,
+    NotEmpty,
     NotHolder,
     Outcome,
+    PoolView,
     Pushed,
     PushOutcome,
     QueueView,
+    TenantFull,
+    TenantView,
     Unwanted,
     WorkerView,
     WrongState,
@@ -32,13 +43,14 @@ View = dict[str, Any]
 
 PLAIN = (
     "id", "type", "queue", "priority", "created_at", "max_attempts", "timeout_ms", "visibility_ms",
-    "expires_at", "retry", "unique", "tenant", "fixed", "state", "attempt", "claim", "enqueued_at",
-    "started_at", "finished_at", "worker", "result", "dead",
+    "expires_at", "retry", "unique", "tenant", "keys", "fixed", "state", "attempt", "claim",
+    "enqueued_at", "started_at", "finished_at", "worker", "pool", "result", "dead",
 )  # fmt: skip
 """Members of a job that have one name and form in both."""
 RARE = (
-    "reason", "retry_delay_ms", "activated_at", "cancelled_while_active", "expires_as",
-    "give_up_at", "stall_ms", "re_enqueued_at",
+    "reason", "retry_delay_ms", "deferrals", "activated_at", "cancelled_while_active", "expires_as",
+    "give_up_at", "stall_ms", "re_enqueued_at", "postponed_by", "origin", "buried_at",
+    "buried_for", "buried_attempts",
 )  # fmt: skip
 
 KINDS = frozenset(
@@ -49,7 +61,22 @@ KINDS = frozenset(
         "queue.resumed", "worker.started", "worker.quiet", "worker.stopped",
     }
 )  # fmt: skip
-"""The events that the model tells of; engines may tell of more."""
+"""The events about jobs, queues and workers that the model tells of, in its order; engines may tell of more."""
+FLOW_KINDS = {
+    "backpressure.warning": ("bound",),
+    "backpressure.cleared": ("bound",),
+    "backpressure.rejected": ("depth", "bound"),
+    "backpressure.dropped": ("queue",),
+    "queue.full": (),
+    "queue.overflow": ("queue",),
+    "rate_limit.dropped": ("key",),
+    "rate_limit.dynamic_adjusted": ("until",),
+}
+"""What is told of flow besides, and the members in which model and engine agree."""
+NOTICED_KINDS = ("backpressure.warning", "backpressure.cleared", "queue.full")
+"""Of these the instant does not matter: they are noticed when a step is over."""
+TOLD_KINDS = ("rate_limit.exceeded", "rate_limit.released")
+"""Of these it matters that they are told in this step, of this key and this queue."""
 
 
 def of_job(job: Job) -> View:
@@ -84,18 +111,22 @@ def of_entry(job: Entry) -> View:
     return view
 
 
-def assert_same(found: list[View], expected: list[View]) -> None:
-    """The same jobs in the same order; says which members differ and nothing else."""
-    assert [job["id"] for job in found] == [job["id"] for job in expected]
-    for job, right in zip(found, expected, strict=True):
-        wrong = {name: (value, right[name]) for name, value in job.items() if value != right[name]}
-        assert not wrong, f"{job['id']} is (found, expected): {wrong}"
+def assert_same(found: list[View], expected: list[View], by: str = "id") -> None:
+    """The same things in the same order; says which members differ and nothing else."""
+    assert [thing[by] for thing in found] == [thing[by] for thing in expected]
+    for thing, right in zip(found, expected, strict=True):
+        wrong = {name: (v, right[name]) for name, v in thing.items() if v != right[name]}
+        assert not wrong, f"{thing[by]} is (found, expected): {wrong}"
 
 
 def of_push(outcome: PushOutcome) -> Said:
     match outcome:
-        case Pushed(job, replaced):
-            return Said("Pushed", job.id, (replaced,))
+        case Pushed(job, replaced, load):
+            return Said("Pushed", job.id, (replaced, load))
+        case Full(queue, load, strategy, never):
+            return Said("Full", "", (queue, load, strategy, never))
+        case TenantFull(tenant, limit, current, maximum):
+            return Said("TenantFull", "", (tenant, limit, current, maximum))
         case Duplicate(job, unique_key, ignore):
             return Said("Duplicate", job.id, (unique_key, ignore))
         case IdTaken(job_id):
@@ -130,29 +161,137 @@ def of_events(events: Iterable[contract.Event]) -> list[Event]:
     ]
 
 
+def of_flow_events(events: Iterable[contract.Event]) -> Counter[Event]:
+    found: Counter[Event] = Counter()
+    for event in events:
+        data = event.data or {}
+        if event.kind in FLOW_KINDS:
+            subject = data["job_id"] if event.kind == "rate_limit.dropped" else event.subject
+            members = tuple(data[name] for name in FLOW_KINDS[event.kind])
+            at_ms = 0 if event.kind in NOTICED_KINDS else event.at_ms
+            found[Event(event.kind, at_ms, subject, "", members)] += 1
+        elif event.kind in TOLD_KINDS:
+            found[Event(event.kind, 0, data["key"], "", (event.queue,))] += 1
+    return found
+
+
+def of_told(model: Model) -> tuple[list[Event], Counter[Event]]:
+    """What the model told of jobs, queues and workers, and of flow."""
+    found: Counter[Event] = Counter()
+    plain = []
+    for event in model.state.events:
+        if event.kind in KINDS:
+            plain.append(event)
+        else:
+            timeless = event.kind in TOLD_KINDS or event.kind in NOTICED_KINDS
+            found[event._replace(at=0) if timeless else event] += 1
+    return plain, found
+
+
 def of_queue(queue: QueueView) -> View:
     return {
         "name": queue.name,
-        "paused": queue.state == "paused",
+        "state": queue.state,
         "paused_at": queue.paused_at,
         "created_at": queue.created_at,
-        "visibility_ms": queue.resolved.visibility_ms,
+        "resolved": queue.resolved,
         "counts": {state: jobs for state, jobs in queue.counts.items() if jobs},
+        "load": queue.load,
+        "bytes": queue.bytes,
+        "limits": queue.limits,
+        "oldest_runnable_at": queue.oldest_runnable_at,
+        "parked": queue.parked,
     }
 
 
 def of_queues(model: Model) -> list[View]:
+    now_us = model.state.now_us
     return [
         {
             "name": name,
-            "paused": name in model.state.paused,
+            "state": "draining" if queue.draining else "paused" if queue.paused else "active",
             "paused_at": queue.paused_at,
             "created_at": queue.created_at,
-            "visibility_ms": model.visibility_ms(name),
+            "resolved": model.settings(name),
             "counts": model.counts(name),
+            "load": model.load(name),
+            "bytes": model.depth(name).bytes,
+            "limits": None if queue.gate is None else queue.gate.state(now_us),
+            "oldest_runnable_at": model.oldest_runnable_at(name),
+            "parked": len(model.in_line(name)),
         }
         for name, queue in sorted(model.state.queues.items())
     ]
+
+
+def of_key(key: KeyView, jobs: KeyJobs) -> View:
+    assert (len(jobs.allowed), len(jobs.rate_limited)) == (
+        jobs.allowed_total,
+        jobs.rate_limited_total,
+    )
+    return {
+        "key": key.key,
+        "state": key.state,
+        "waiting": key.waiting,
+        "allowed": [job.id for job in jobs.allowed],
+        "rate_limited": [job.id for job in jobs.rate_limited],
+    }
+
+
+def of_keys(model: Model) -> list[View]:
+    found = []
+    for key, gate in model.state.gates.items():
+        allowed, limited = model.key_jobs(key)
+        found.append(
+            {
+                "key": key,
+                "state": gate.state(model.state.now_us),
+                "waiting": len(limited),
+                "allowed": [job.id for job in allowed],
+                "rate_limited": [job.id for job in limited],
+            }
+        )
+    return found
+
+
+def of_tenant(tenant: TenantView) -> View:
+    return {
+        "id": tenant.id,
+        "limits": tenant.limits,
+        "known_at": tenant.known_at,
+        "counts": {state: jobs for state, jobs in tenant.counts.items() if jobs},
+    }
+
+
+def of_tenants(model: Model) -> list[View]:
+    found = []
+    for name, counts in sorted(model.tenant_counts().items()):
+        known = model.state.tenants.get(name)
+        limits = TenantLimits() if known is None else known.limits
+        known_at = 0 if known is None else known.known_at
+        found.append({"id": name, "limits": limits, "known_at": known_at, "counts": counts})
+    return found
+
+
+def of_pool(pool: PoolView) -> tuple[Pool, int]:
+    return pool.pool, pool.active_jobs
+
+
+def of_pools(model: Model) -> list[tuple[Pool, int]]:
+    return [
+        (state.pool, sum(job.pool == name for job in model.active()))
+        for name, state in sorted(model.pools.items())
+    ]
+
+
+def of_removal(outcome: Left | NotEmpty | None) -> Said | None:
+    match outcome:
+        case None:
+            return None
+        case Left(state, affected):
+            return Said("Left", "", (state, affected))
+        case NotEmpty(unfinished):
+            return Said("NotEmpty", "", (unfinished,))
 
 
 def of_worker(worker: WorkerView) -> View:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 from hypothesis import strategies as st
+from msgspec import UNSET
 
+from headgate.core.gates import Limits, LimitsChange, Override, Rate
 from headgate.core.job import Job, More
+from headgate.core.limits import Use, full_key
+from headgate.core.order import Strategy
+from headgate.core.pools import Pool, Starvation
 from headgate.core.retry import Failure, RetryPolicy
+from headgate.core.tenants import Fairness, TenantLimits
 from headgate.core.unique import UniquePolicy
-from headgate.engines.contract import Draft, Page, Query
+from headgate.engines.contract import Draft, Fetch, Page, Query
 
 QUEUES = ("a", "b", "default")
 TYPES = ("mail.send", "mail.read", "sum")
 WORKERS = ("w1", "w2", "")
 PRIORITIES = (0, 5, -5)
+TENANTS = ("t1", "t2")
+KEYS = ("k1", "k2", "k3")
 STATES = (
     "available", "scheduled", "pending", "active", "retryable", "completed", "cancelled", "discarded",
 )  # fmt: skip
@@ -34,7 +43,49 @@ FAILURES = {
     "discard": Failure("DISCARD", "no more"),
     "bury": Failure("handler_error", "boom", details={"directive": "DEAD_LETTER"}),
     "requeue": Failure("handler_error", "later", requeue=True),
+    "snooze": Failure("snoozed", "later", requeue=True, retry_after_ms=700, deferred=True),
+    "defer": Failure("rate_limited", "later", requeue=True, deferred=True),
+    "after": Failure("handler_error", "boom", retry_after_ms=2_500),
+    "at once": Failure("handler_error", "boom", retry_after_ms=0),
 }
+
+SECOND = 1_000_000
+LIMITS = {
+    "": LimitsChange(),
+    "one": LimitsChange(concurrency=1),
+    "two": LimitsChange(concurrency=2),
+    "nobody": LimitsChange(concurrency=0),
+    "1/s": LimitsChange(rate=Rate(1, SECOND)),
+    "2/5s": LimitsChange(rate=Rate(2, 5 * SECOND)),
+    "3/100ms": LimitsChange(rate=Rate(3, SECOND // 10)),
+    "each 1s": LimitsChange(throttle=Rate(1, SECOND)),
+    "each 333ms": LimitsChange(throttle=Rate(3, SECOND)),
+    "each 500us": LimitsChange(throttle=Rate(2_000, SECOND)),
+    "two, 3/5s": LimitsChange(concurrency=2, rate=Rate(3, 5 * SECOND)),
+    "one, each 1s": LimitsChange(concurrency=1, throttle=Rate(1, SECOND)),
+    "anything": LimitsChange(concurrency=None, rate=None, throttle=None),
+}
+"""What may be said of a key."""
+
+
+class Key(NamedTuple):
+    """A key that a job is to pass, what is said of it, and what happens where it is closed."""
+
+    name: str
+    limits: str = ""
+    on_limit: str = "wait"
+    scope: str = "global"
+
+    def __repr__(self) -> str:
+        unusual = [repr(v) for v in self[:2]]
+        unusual += [f"{n}={v!r}" for n, v in zip(self._fields[2:], self[2:], strict=True)]
+        usual = ("on_limit='wait'", "scope='global'")
+        return f"Key({', '.join(part for part in unusual if part not in usual)})"
+
+    def use(self) -> Use:
+        scope = cast("Literal['global', 'tenant']", self.scope)
+        on_limit = cast("Literal['wait', 'reschedule', 'drop']", self.on_limit)
+        return Use(self.name, scope, on_limit, LIMITS[self.limits])
 
 
 class Wish(NamedTuple):
@@ -42,6 +93,7 @@ class Wish(NamedTuple):
 
     id: str
     queue: str = "a"
+    keys: tuple[Key, ...] = ()
     type: str = "mail.send"
     priority: int = 0
     start: str = "now"
@@ -82,6 +134,7 @@ class Wish(NamedTuple):
                 stall_ms=self.stall_ms,
             )
         lifetime = self.ttl or self.expires_in
+        uses = tuple(key.use() for key in self.keys)
         job = Job(
             self.id,
             self.type,
@@ -96,11 +149,12 @@ class Wish(NamedTuple):
             retry=policy,
             unique=self.unique or None,
             tenant=self.tenant,
+            keys=tuple((full_key(use.key, use.scope, self.tenant), use.on_limit) for use in uses),
             state=state,
             due_at=now + later if later else 0,
             more=more,
         )
-        return Draft(job, self._policy())
+        return Draft(job, self._policy(), uses=uses)
 
     def _policy(self) -> UniquePolicy | None:
         if not self.unique:
@@ -116,11 +170,29 @@ def rarely(usual: Any, *unusual: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from([usual] * 4 + list(unusual) + [usual] * 4)
 
 
+def _different(keys: Sequence[Key]) -> tuple[Key, ...]:
+    """A job names no key twice."""
+    return tuple({(key.name, key.scope): key for key in keys}.values())
+
+
+def key_wishes(least: int, most: int) -> st.SearchStrategy[tuple[Key, ...]]:
+    key = st.builds(
+        Key,
+        name=st.sampled_from(KEYS),
+        limits=st.sampled_from(list(LIMITS)),
+        on_limit=rarely("wait", "wait", "reschedule", "drop"),
+        scope=rarely("global", "tenant"),
+    )
+    return st.lists(key, min_size=least, max_size=most).map(_different)
+
+
 def wishes(ids: st.SearchStrategy[str]) -> st.SearchStrategy[Wish]:
+    """All kinds of jobs; some of them pass keys."""
     return st.builds(
         Wish,
         id=ids,
         queue=st.sampled_from(QUEUES[:2]),
+        keys=st.one_of(st.just(()), st.just(()), key_wishes(0, 2)),
         type=st.sampled_from(TYPES),
         priority=rarely(0, 5, -5),
         start=rarely("now", "pending", "1", "100", "5000", "40000"),
@@ -138,6 +210,128 @@ def wishes(ids: st.SearchStrategy[str]) -> st.SearchStrategy[Wish]:
         tenant=rarely("", "t1"),
     )
 
+
+def flow_wishes(ids: st.SearchStrategy[str]) -> st.SearchStrategy[Wish]:
+    """Plain jobs that meet each other at keys, bounds and tenants."""
+    members = st.fixed_dictionaries(
+        {
+            "id": ids,
+            "queue": st.sampled_from(["a", "a", "b"]),
+            "keys": st.one_of(key_wishes(0, 1), key_wishes(1, 1), key_wishes(1, 3)),
+            "priority": rarely(0, 0, 5),
+            "start": rarely("now", "now", "100", "pending"),
+            "expires_in": rarely(0, 0, 1_000),
+            "visibility_ms": rarely(0, 0, 1_000),
+            "retry": st.sampled_from(["three", "once", "buried"]),
+            "unique": rarely("", "", "u1"),
+            "conflict": st.sampled_from(["replace", "ignore", "reject"]),
+            "tenant": st.sampled_from(["", "t1", "t2"]),
+        }
+    )
+    return members.map(lambda given: Wish(**given))
+
+
+# Those who take jobs
+
+orders = rarely(["a", "b"], ["b", "a"], ["a"], ["b"], ["a", "b", "a"], ["default", "dlq"])
+micros = rarely(0, 0, 1, 499, 999)
+
+
+@st.composite
+def fetches(draw: st.DrawFn, counts: Sequence[int] = (1, 2, 9)) -> Fetch:
+    """By the name of a pool, by a strategy of its own, or simply in the order given; for one tenant or for all."""
+    strategy = draw(rarely("", "round-robin", "weighted", "least-loaded", "strict"))
+    queues = draw(
+        st.sampled_from([["a", "b"], ["b", "a"], ["a", "b", "dlq"]]) if strategy else orders
+    )
+    weights = draw(st.sampled_from([[2, 1, 1], [1, 3, 1]])) if strategy == "weighted" else []
+    return Fetch(
+        queues,
+        draw(st.sampled_from(counts)),
+        draw(st.sampled_from(WORKERS)),
+        draw(rarely(0, 0, 100, 60_000)),
+        pool=draw(rarely("", "p1", "p2", "other")),
+        tenant=draw(rarely("", "", "t1", "t2")),
+        strategy=strategy,
+        weights=weights[: len(queues)],
+        micros=draw(micros),
+    )
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> Pool:
+    queues = draw(st.sampled_from([("a", "b"), ("b", "a"), ("a",), ("b",), ("a", "b", "dlq")]))
+    strategy: Strategy = draw(
+        st.sampled_from(["round-robin", "strict", "weighted", "least-loaded"])
+    )
+    starvation = draw(
+        rarely(
+            Starvation(),
+            Starvation(enabled=True, interval_ms=1_000, ratio=0.3),
+            Starvation(enabled=True, interval_ms=5_000, ratio=0.0),
+        )
+    )
+    return Pool(
+        draw(st.sampled_from(["default", "p1", "p2"])),
+        queues,
+        draw(st.sampled_from([(1, 1, 1), (3, 1, 2)]))[: len(queues)],
+        strategy,
+        concurrency=draw(rarely(None, 1, 2)),
+        isolated=draw(rarely(False, True)),
+        starvation=starvation,
+        fairness=draw(rarely(None, Fairness(enabled=True), Fairness(enabled=False))),
+    )
+
+
+tenant_limits = st.builds(
+    TenantLimits,
+    max_concurrency=rarely(None, 1, 2),
+    max_enqueue_rate=rarely(None, Rate(2, SECOND), Rate(1, 5 * SECOND)),
+    max_queue_depth=rarely(None, 1, 3),
+    max_scheduled=rarely(None, 1),
+    fairness_weight=st.sampled_from([1, 3]),
+)
+
+
+@st.composite
+def overrides(draw: st.DrawFn, now: int) -> Override:
+    change = LIMITS[draw(st.sampled_from([name for name in LIMITS if name]))]
+    members = tuple(name for name in ("concurrency", "rate", "throttle") if _said(change, name))
+    limits = Limits(
+        *(getattr(change, n) if n in members else None for n in Limits.__struct_fields__)
+    )
+    later = draw(st.sampled_from([0, 100, 1_000, 60_000]))
+    return Override(limits, members, now + later if later else 0)
+
+
+def _said(change: LimitsChange, name: str) -> bool:
+    return bool(getattr(change, name) is not UNSET)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "short leases": {"visibility_timeout": 1},
+    "long leases": {"visibility_timeout": 60},
+    "usual leases": {"visibility_timeout": None},
+    "one at a time": {"concurrency": 1},
+    "any number at a time": {"concurrency": None},
+    "two a second": {"rate_limit": {"limit": 2, "period": "PT1S"}},
+    "evenly": {"rate_limit": {"throttle": {"limit": 1, "period": "PT1S"}}},
+    "at any rate": {"rate_limit": {"rate": None, "throttle": None}},
+    "two wait": {"backpressure": {"max_depth": 2, "strategy": "reject"}},
+    "three wait, line": {"backpressure": {"max_depth": 3, "strategy": "block"}},
+    "two wait, oldest goes": {"backpressure": {"max_depth": 2, "strategy": "drop_oldest"}},
+    "three live": {"max_size": 3},
+    "three live, line": {"max_size": 3, "overflow_policy": "block"},
+    "a kilobyte": {"max_size_bytes": 1_000},
+    "a kilobyte, oldest goes": {"max_size_bytes": 1_000, "overflow_policy": "drop_oldest"},
+    "no bounds": {"backpressure": None, "max_size": None, "max_size_bytes": None},
+    "fair": {"tenant_fairness": {"enabled": True}},
+    "fair by weight": {"tenant_fairness": {"enabled": True, "weights": {"t1": 3}}},
+    "unfair": {"tenant_fairness": None},
+    "dead letters": {"dead_letter_queue": "dlq"},
+    "no dead letters": {"dead_letter_queue": None},
+}
+"""What may be said of a queue."""
 
 sorts = ("created_at", "enqueued_at", "started_at", "finished_at", "priority")
 pages = st.builds(
@@ -163,4 +357,6 @@ queries = st.builds(
     error_type=rarely(None, "handler_error", "visibility_timeout", "Fatal.disk"),
     meta=rarely(None, {"tenant_id": "t1"}, {"absent": 1}),
     dead=rarely(False, True),
+    key=rarely(None, "k1"),
+    tenant=rarely(None, "t1", "_default"),
 )

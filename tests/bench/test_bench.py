@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench import engine, http, standing
+from bench import engine, flow, http, standing
 from bench.__main__ import main, together
 from bench.jobs import ENVELOPE
 from bench.load import Unexpected, latency, load
@@ -134,3 +134,12 @@ def test_percentiles_are_of_the_sorted_times() -> None:
     found = latency(array("d", [n / 1000 for n in range(101, 0, -1)]))
     assert (found.count, found.longest) == (101, 101.0)
     assert (found.p50, found.p95, found.p99) == pytest.approx((51.0, 96.0, 100.0))
+
+
+def test_flow_control(tmp_path: Path) -> None:
+    rows = named(flow.measure("memory", tmp_path, TINY))
+    assert "fetch of a free job, nothing blocked" in rows
+    assert all(row.more["of nothing blocked"] > 0 for row in rows.values() if row.unit == "µs")
+    assert "longest pause in a move of 2,000" in rows
+    assert "CPU of 40 parked enqueues" in rows
+    assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -13,6 +14,7 @@ from headgate import (
     Breaker,
     BufferFullError,
     CircuitOpenError,
+    DiskBuffer,
     Draft,
     DuplicateJobError,
     Enqueued,
@@ -23,6 +25,7 @@ from headgate import (
     Waits,
 )
 from headgate.client.draft import EnqueueNext
+from headgate.client.pressure.buffer import Kept
 from tests.client.fakes import Asked, FakeClock, FakeServer, accepted, answer, cut, full, refused
 
 T = TypeVar("T")
@@ -256,12 +259,38 @@ def test_only_one_request_tries_while_the_breaker_is_half_open() -> None:
     run(story())
 
 
-# buffer
+# the buffer
+
+Make = Callable[..., MemoryBuffer | DiskBuffer]
 
 
-def test_refused_jobs_are_kept_and_sent_when_there_is_room() -> None:
+@pytest.fixture(params=["memory", "disk"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    made: list[MemoryBuffer | DiskBuffer] = []
+
+    def buffer(**more: Any) -> MemoryBuffer | DiskBuffer:
+        if request.param == "memory":
+            made.append(MemoryBuffer(**more))
+        else:
+            made.append(DiskBuffer(tmp_path / "buffer.db", **more))
+        return made[-1]
+
+    yield buffer
+    for one in made:
+        one.close()
+
+
+async def drained_to(most: int, buffer: MemoryBuffer | DiskBuffer) -> None:
+    for _ in range(5_000):
+        if len(buffer) <= most:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("the buffer is not drained")
+
+
+def test_refused_jobs_are_kept_and_sent_when_there_is_room(make: Make) -> None:
     server, clock = FakeServer(full("2"), full("2"), full("2"), accepted), FakeClock()
-    hg = client(server, clock, buffer=MemoryBuffer())
+    hg = client(server, clock, buffer=make())
 
     async def story() -> None:
         job = await hg.enqueue("a.b", 1)
@@ -273,9 +302,9 @@ def test_refused_jobs_are_kept_and_sent_when_there_is_room() -> None:
     run(story())
 
 
-def test_kept_jobs_of_a_queue_go_in_their_order() -> None:
+def test_kept_jobs_of_a_queue_go_in_their_order(make: Make) -> None:
     server, clock = FakeServer(cut()), FakeClock()
-    hg = client(server, clock, buffer=MemoryBuffer())
+    hg = client(server, clock, buffer=make())
 
     async def story() -> None:
         jobs = [await hg.enqueue("a.b", n) for n in range(5)]
@@ -288,22 +317,21 @@ def test_kept_jobs_of_a_queue_go_in_their_order() -> None:
     run(story())
 
 
-def test_a_full_queue_does_not_hold_up_the_others() -> None:
+def test_a_full_queue_does_not_hold_up_the_others(make: Make) -> None:
     def reply(asked: Asked) -> Any:
         bodies = asked.body.get("jobs", [asked.body])
         stuck = any(body.get("queue") == "a" for body in bodies)
         return full("1", queue="a") if stuck else accepted(asked)
 
     server, clock = FakeServer(full("0")), FakeClock()
-    buffer = MemoryBuffer()
+    buffer = make()
     hg = client(server, clock, buffer=buffer, breaker=False)
 
     async def story() -> None:
         await hg.enqueue("a.b", queue="a")
         await hg.enqueue("a.b", queue="b")
         server.script = [reply]
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await drained_to(1, buffer)
         assert [job.queue for job in buffer.first(9, 1 << 20, ())] == ["a"]
         assert len(buffer) == 1
         await hg.close(timeout=0.01)
@@ -311,8 +339,35 @@ def test_a_full_queue_does_not_hold_up_the_others() -> None:
     run(story())
 
 
-def test_a_full_buffer_refuses_and_keeps_nothing_of_what_does_not_fit() -> None:
-    buffer = MemoryBuffer(max_jobs=3)
+def test_kept_jobs_fill_the_room_that_there_is(make: Make) -> None:
+    room = 0
+
+    def reply(asked: Asked) -> Any:
+        nonlocal room
+        jobs = asked.body.get("jobs", [asked.body])
+        if len(jobs) > room:
+            found = full("1", depth=10 - room, bound=10)
+            room += 3
+            return found
+        room -= len(jobs)
+        return accepted(asked)
+
+    server, clock = FakeServer(reply), FakeClock()
+    hg = client(server, clock, buffer=make(), breaker=False)
+
+    async def story() -> None:
+        for n in range(12):
+            await hg.enqueue("a.b", n)
+        await hg.flush(timeout=10)
+        # Halving its way down from a hundred would have taken longer than a minute.
+        assert sum(clock.slept) <= 4
+        assert len(server.asked) <= 12 + 2 * 6
+
+    run(story())
+
+
+def test_a_full_buffer_refuses_and_keeps_nothing_of_what_does_not_fit(make: Make) -> None:
+    buffer = make(max_jobs=3)
     hg = client(FakeServer(full("1")), FakeClock(), buffer=buffer, breaker=False)
 
     async def story() -> None:
@@ -328,9 +383,9 @@ def test_a_full_buffer_refuses_and_keeps_nothing_of_what_does_not_fit() -> None:
     run(story())
 
 
-def test_a_kept_job_that_did_arrive_is_not_sent_for_ever() -> None:
+def test_a_kept_job_that_did_arrive_is_not_sent_for_ever(make: Make) -> None:
     server = FakeServer(cut(), taken)
-    buffer = MemoryBuffer()
+    buffer = make()
     hg = client(server, FakeClock(), buffer=buffer)
 
     async def story() -> None:
@@ -338,11 +393,12 @@ def test_a_kept_job_that_did_arrive_is_not_sent_for_ever() -> None:
         await hg.flush(timeout=10)
         assert len(buffer) == 0
         assert buffer.rejected() == []
+        await hg.close()
 
     run(story())
 
 
-def test_a_kept_job_that_the_server_never_takes_does_not_hold_up_the_rest() -> None:
+def test_a_kept_job_that_the_server_never_takes_does_not_hold_up_the_rest(make: Make) -> None:
     def picky(asked: Asked) -> Any:
         for index, body in enumerate(asked.body.get("jobs", [asked.body])):
             if body["args"] == ["bad"]:
@@ -350,7 +406,7 @@ def test_a_kept_job_that_the_server_never_takes_does_not_hold_up_the_rest() -> N
         return accepted(asked)
 
     server = FakeServer(cut())
-    buffer = MemoryBuffer()
+    buffer = make()
     hg = client(server, FakeClock(), buffer=buffer)
 
     async def story() -> None:
@@ -363,6 +419,47 @@ def test_a_kept_job_that_the_server_never_takes_does_not_hold_up_the_rest() -> N
         ]
 
     run(story())
+
+
+def test_a_buffer_is_bounded_in_bytes_too(make: Make) -> None:
+    buffer = make(max_bytes=100)
+    assert buffer.put([Kept("a", "q", b"x" * 60)])
+    assert not buffer.put([Kept("b", "q", b"x" * 60)])
+    assert buffer.put([Kept("c", "q", b"x" * 40)])
+    (first, second) = buffer.first(9, 1 << 20, ())
+    assert (first.id, second.id) == ("a", "c")
+    assert buffer.first(9, 70, ()) == [first]
+    assert buffer.first(9, 1 << 20, {"q"}) == []
+    buffer.remove([first])
+    assert buffer.put([Kept("d", "q", b"x" * 60)])
+    assert len(buffer) == 2
+
+
+def test_what_an_earlier_process_left_on_disk_is_sent_without_being_asked_for(
+    tmp_path: Path,
+) -> None:
+    first = DiskBuffer(tmp_path / "buffer.db")
+    first.put([Kept("old", "q", b'{"id":"old","type":"a.b","args":[]}')])
+    first.close()
+    server = FakeServer(accepted)
+    second = DiskBuffer(tmp_path / "buffer.db")
+    hg = client(server, FakeClock(), buffer=second)
+
+    async def story() -> None:
+        await hg.enqueue("a.b")
+        await drained_to(0, second)
+        assert "old" in ids(server.asked)
+        await hg.close()
+
+    run(story())
+
+
+def test_a_file_that_is_no_buffer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="cannot be used"):
+        DiskBuffer(tmp_path)
+    (tmp_path / "text").write_text("not a database, but long enough to be looked at" * 100)
+    with pytest.raises(ValidationError, match="cannot be used"):
+        DiskBuffer(tmp_path / "text")
 
 
 # middleware
@@ -394,8 +491,8 @@ def test_middleware_may_change_drop_and_refuse_and_runs_in_order() -> None:
     with pytest.raises(ValidationError, match="dropped"):
         run(hg.enqueue("a.b", "drop"))
     assert len(server.asked) == 1
-    with pytest.raises(RuntimeError, match="in use"):
-        hg.middleware.add(dropping)
+    hg.middleware.remove(dropping)
+    assert run(hg.enqueue("a.b", "drop")).state == "available"
 
 
 def test_middleware_sees_each_job_of_a_batch_and_the_batch_stays_one() -> None:

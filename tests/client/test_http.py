@@ -68,7 +68,8 @@ def asking(serve: Serve, *sends: Any, **more: Any) -> list[Any]:
         async with server(serve) as url:
             transport = HttpTransport(url, **more)
             found: list[Any] = []
-            for send in sends or [{}]:
+            asked: list[dict[str, Any]] = list(sends) or [{}]
+            for send in asked:
                 try:
                     found.append(
                         await transport.send(

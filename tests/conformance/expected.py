@@ -43,36 +43,8 @@ _REASONS: Final[dict[str, tuple[str, ...]]] = {
             "group/group-partial-failure",
         )
     ),
-    "Rate limits are not built yet.": (
-        "ext-rate-limiting/rate-limit-inspect.json",
+    "It wants the headers of a server that limits requests; here limits act when jobs start.": (
         "ext-rate-limiting/rate-limit-per-second-throttle.json",
-        "level-4-advanced/rate-limit/rate-limit-per-queue.json",
-    ),
-    "Bounded queues are not built yet.": tuple(
-        f"ext-backpressure/backpressure-{name}.json"
-        for name in (
-            "batch-partial-reject",
-            "headers-on-reject",
-            "queue-stats-depth",
-            "reject-when-full",
-            "warning-headers",
-        )
-    ),
-    "Pools are not built yet.": (
-        "ext-fair-scheduling/fair-scheduling-stats.json",
-        "ext-fair-scheduling/fair-scheduling-weighted-pool.json",
-    ),
-    "Tenants are not built yet.": tuple(
-        f"ext-multi-tenancy/multi-tenancy-{name}.json"
-        for name in (
-            "batch-tenant",
-            "cancel-isolation",
-            "tenant-fetch-isolation",
-            "tenant-header",
-            "tenant-isolation",
-            "tenant-queue-stats",
-            "tenant-stats",
-        )
     ),
     "Webhooks are not built yet.": tuple(
         f"ext-webhooks/webhooks-{name}-subscription{s}.json"

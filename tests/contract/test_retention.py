@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.core.retry import Failure, RetryPolicy
 from headgate.core.times import DAY_MS, HOUR_MS, MINUTE_MS
-from headgate.engines.contract import Ack, Fail
+from headgate.engines.contract import Ack, Fail, Fetch
 from headgate.engines.local.engine import LocalEngine
 from tests.contract.home import NOW, Home, draft, fetch, push, story, until
 
@@ -98,3 +98,37 @@ async def test_an_id_is_free_again_when_its_job_is_forgotten(home: Home) -> None
         assert (await engine.delete("j1", NOW)).__class__.__name__ == "Done"
         await push(engine, [draft(1)])
         assert await fetch(engine) == ["j1"]
+
+
+@story
+async def test_dead_letters_in_a_queue_of_their_own_are_bounded_by_age_and_number(
+    home: Home,
+) -> None:
+    async with home.engine() as engine:
+        settings = {"dead_letter_queue": "dead", "dead_letter_ttl": "PT1H"}
+        await engine.configure("q", settings, NOW)
+        once = RetryPolicy(max_attempts=1)
+        letters = [draft(n, retry=once, max_attempts=1) for n in range(4)]
+        await push(engine, [*letters, draft(9, queue="dead")])
+        for n in range(4):
+            at = NOW + n * MINUTE_MS
+            await fetch(engine, now_ms=at)
+            await engine.fail([Fail(f"j{n}", Failure("E", "m"))], at)
+        later = NOW + 4 * MINUTE_MS
+        stats = await engine.dead_letter_stats(later)
+        assert (stats.total, stats.by_queue) == (4, {"q": 4})
+        assert (stats.oldest_at, stats.newest_at) == (NOW, NOW + 3 * MINUTE_MS)
+        # One of them is being looked at, so it stays.
+        taken = await engine.fetch(Fetch(["dead"], 2, "w"), later)
+        assert [job.id for job in taken] == ["j9", "j0"]
+        await engine.configure("q", {"dead_letter_max_size": 2}, later)
+        await gone(engine, later, 1)
+        later += 20_000
+        assert (await engine.dead_letter_stats(later)).total == 3
+        await engine.ack([Ack("j0"), Ack("j9")], later)
+        await gone(engine, NOW + HOUR_MS + 2 * MINUTE_MS, 2)
+        await gone(engine, NOW + HOUR_MS + 3 * MINUTE_MS, 3)
+        view = await engine.queue("dead", NOW + HOUR_MS + 5 * MINUTE_MS)
+        assert view is not None
+        assert {state: jobs for state, jobs in view.counts.items() if jobs} == {"completed": 2}
+        engine.check()

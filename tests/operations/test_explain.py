@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from headgate.core.errors import NotFound
-from headgate.core.gates import GateState, Limits, Override
+from headgate.core.gates import GateState, Limits, Override, Rate
 from headgate.core.job import Job, More
-from headgate.engines.contract import Barrier, Explanation, KeyView
+from headgate.core.pools import Pool
+from headgate.core.queues import Resolved
+from headgate.engines.contract import Barrier, Explanation, KeyView, PoolView
 from headgate.operations.explain import Told, explain, place_text
 
 NOW = 1_770_000_000_000
@@ -22,9 +25,18 @@ def job(state: str = "available", **more: Any) -> Job:
 class Oracle:
     """An engine that was told what to say."""
 
-    def __init__(self, said: Explanation | None, *keys: KeyView) -> None:
+    def __init__(
+        self, said: Explanation | None, keys: Sequence[KeyView] = (), pools: Sequence[Pool] = ()
+    ) -> None:
         self._said = said
         self._keys = {view.key: view for view in keys}
+        self._pools = pools
+
+    def settings(self, _queue: str) -> Resolved:
+        return Resolved(limits=Limits(rate=Rate(9, 3_600_000_000)))
+
+    async def pools(self, _now_ms: int) -> list[PoolView]:
+        return [PoolView(pool, 0, 0) for pool in self._pools]
 
     async def explain(self, _job_id: str, _now_ms: int) -> Explanation | None:
         return self._said
@@ -33,8 +45,8 @@ class Oracle:
         return self._keys.get(key)
 
 
-def told(one: Job, *barriers: Barrier, place: int = 0, keys: tuple[KeyView, ...] = ()) -> Told:
-    engine: Any = Oracle(Explanation(one, place, list(barriers), 1), *keys)
+def told(one: Job, *barriers: Barrier, place: int = 0, **more: Any) -> Told:
+    engine: Any = Oracle(Explanation(one, place, list(barriers), 1), **more)
     return asyncio.run(explain(engine, one.id, NOW))
 
 
@@ -120,19 +132,41 @@ def test_windows_and_throttles_say_when_they_open() -> None:
     )
 
 
-def test_an_override_is_named_as_the_reason() -> None:
-    state = GateState(
-        Limits(0), 0, 0, 0, None, None, 0, "", Override(Limits(0), ("concurrency",), NOW + 60_000)
-    )
-    barrier = Barrier("concurrency", "key", "k", 0, 0)
-    (reason,) = told(job(), barrier, keys=(KeyView("k", state, 1),)).barriers
-    assert reason.summary == (
+def test_an_override_is_named_as_the_reason_of_what_it_limits() -> None:
+    limits = Limits(0, Rate(1, 60_000_000))
+    override = Override(Limits(0), ("concurrency",), NOW + 60_000)
+    view = KeyView("k", GateState(limits, 0, 0, 0, None, None, 0, "", override), 1)
+    closed = Barrier("concurrency", "key", "k", 0, 1, ("a",))
+    used = Barrier("rate", "key", "k", 1, 1, opens_at=NOW + 5_000)
+    first, second = told(job(), closed, used, keys=[view]).barriers
+    assert first.summary == (
         "The key k has the concurrency 0: none of its jobs may run. "
         "An operator's override says so until 2026-02-02T02:41:00.000Z (in 1 min)."
     )
-    assert reason.remedy == (
-        "DELETE /ojs/v1/rate-limits/k lifts an override, PUT puts another one."
+    assert first.remedy == "DELETE /ojs/v1/rate-limits/k lifts the override."
+    assert second.summary == (
+        "The key k lets 1 start in any PT1M and 1 has started; "
+        "the next may at 2026-02-02T02:40:05.000Z (in 5 s)."
     )
+    assert second.remedy == "PUT /ojs/v1/rate-limits/k overrides the limit."
+
+
+def test_the_window_of_a_queue_is_told() -> None:
+    (reason,) = told(job(), Barrier("rate", "queue", "mail", 9, 9, opens_at=NOW)).barriers
+    assert "The queue mail lets 9 start in any PT1H and 9 have started" in reason.summary
+
+
+def test_an_isolated_pool_without_workers_is_named() -> None:
+    pools = [
+        Pool("gpu", ("mail",), (1,), isolated=True),
+        Pool("open", ("mail",), (1,)),
+        Pool("other", ("video",), (1,), isolated=True),
+    ]
+    (reason,) = told(job(), Barrier("no_consumers", "queue", "mail"), pools=pools).barriers
+    assert reason.summary == (
+        "The queue mail is served to the isolated pool gpu only, and no worker of it is there."
+    )
+    assert reason.remedy == "Start a worker of the pool gpu."
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def told(pieces: list[Any]) -> list[Any]:
 async def begun(pieces: Any) -> asyncio.Future[Any]:
     """What comes next, once nothing is missed any longer."""
     assert await anext(pieces) == Present()
-    return asyncio.ensure_future(anext(pieces))
+    coming: asyncio.Future[Any] = asyncio.ensure_future(anext(pieces))
+    return coming
 
 
 def test_events_come_as_they_happen() -> None:

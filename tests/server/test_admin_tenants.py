@@ -153,3 +153,16 @@ async def test_the_jobs_of_a_tenant_are_listed(world: World) -> None:
     assert none["items"] == []
     wrong = await world.call("GET", "/admin/tenants/acme/jobs?state=done")
     assert (wrong.status, wrong.error["details"]["field"]) == (400, "state")
+
+
+@in_world()
+async def test_jobs_that_name_no_tenant_have_a_share_too(world: World) -> None:
+    await world.push(tenant="acme", count=2)
+    await world.push()
+    await world.fetch(count=3)
+    body = (await world.call("GET", "/admin/tenants/acme/stats")).body
+    assert body["fairness"] == {
+        "weight": 1,
+        "effective_share": 0.5,
+        "actual_share": pytest.approx(2 / 3),
+    }

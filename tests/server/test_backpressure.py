@@ -173,6 +173,22 @@ async def test_whoever_waits_is_let_in_when_there_is_room_in_the_order_of_arriva
     assert await depth(world) == 1
 
 
+@pytest.mark.parametrize("breaths", [0, 1, 5, 20])
+def test_a_job_that_starts_makes_room_where_active_ones_do_not_count(breaths: int) -> None:
+    @in_world()
+    async def test(world: World) -> None:
+        await bound(world, max_depth=1, strategy="block")
+        await enqueue(world)
+        waiting = blocked(world)
+        for _ in range(breaths):
+            await asyncio.sleep(0)
+        await world.fetch("q")
+        assert (await waiting.reply()).status == 201
+        assert await depth(world) == 2
+
+    test()
+
+
 @in_world()
 async def test_a_batch_waits_for_room_for_all_of_it_and_small_ones_behind_it_wait_too(
     world: World,
@@ -213,7 +229,9 @@ async def test_nothing_is_enqueued_for_a_client_that_left_and_its_place_is_free(
 
 @in_world()
 async def test_a_turn_that_comes_when_its_client_has_just_left_passes_on(world: World) -> None:
-    await bound(world, max_depth=1, strategy="block")
+    # Active jobs count as well, so that it is the ack that makes room.
+    config = {"max_size": 1, "overflow_policy": "block"}
+    await world.call("PUT", "/admin/queues/q/config", config)
     await enqueue(world)
     gone = blocked(world, args=["gone"])
     await breathe()
@@ -224,8 +242,12 @@ async def test_a_turn_that_comes_when_its_client_has_just_left_passes_on(world: 
     gone.leave()
     acked = world.ask("POST", "/workers/ack", {"job_id": job["id"]})
     await acked.reply()
-    replies = [await gone.reply(), await stays.reply()]
-    assert [reply.status for reply in replies].count(201) == await depth(world) == 1
+    taken = (await gone.reply()).status == 201
+    if taken:
+        await finish_one(world)
+    assert (await stays.reply()).body["job"]["args"] == ["stays"]
+    assert not taken
+    assert await depth(world) == 1
 
 
 @in_world()
@@ -274,3 +296,28 @@ async def test_a_tenant_at_its_limit_is_refused(world: World) -> None:
     assert {name: found.error[name] for name in told} == told
     assert int(found.headers["retry-after"]) >= 1
     assert (await world.call("POST", "/jobs", JOB, x_ojs_tenant="other")).status == 201
+
+
+@in_world()
+async def test_a_start_makes_room_where_active_jobs_are_not_counted(world: World) -> None:
+    await bound(world, max_depth=1, strategy="block")
+    await enqueue(world)
+    waiting = blocked(world)
+    await breathe()
+    await world.fetch("q")
+    assert (await asyncio.wait_for(waiting.reply(), 5)).status == 201
+    cleared = await world.call("GET", "/events?types=queue.full,backpressure.*")
+    assert [event["type"] for event in cleared.body["events"]][:2] == [
+        "backpressure.warning",
+        "queue.full",
+    ]
+
+
+@in_world()
+async def test_a_start_takes_the_pressure_off(world: World) -> None:
+    await bound(world, max_depth=1)
+    await enqueue(world)
+    await world.fetch("q")
+    await breathe()
+    told = (await world.call("GET", "/events?types=backpressure.*")).body["events"]
+    assert [event["type"] for event in told] == ["backpressure.warning", "backpressure.cleared"]

@@ -174,3 +174,8 @@ def test_others_may_only_come_in_with_tokens_or_on_purpose(tmp_path: Path) -> No
 )  # fmt: skip
 def test_who_can_reach_an_address(host: str, others: bool) -> None:
     assert reachable(host) is others
+
+
+def test_variables_of_clients_are_none_of_the_servers_business() -> None:
+    found = load({}, {"HEADGATE_URL": "http://elsewhere", "HEADGATE_TOKEN": "t"})
+    assert found == Settings()

@@ -105,6 +105,7 @@ async def test_a_nack_may_say_which_key_it_holds(world: World) -> None:
     found = await nack(world, job_id, True, rate_limit_until="+PT90S", rate_limit_key="db")
     assert found.status == 200
     assert [job["id"] for job in await world.fetch(count=5)] == [stripe]
+    await world.call("POST", "/workers/ack", {"job_id": stripe})
     world.now_ms += 90_000
     assert {job["id"] for job in await world.fetch(count=5)} == {job_id, db}
 
@@ -173,6 +174,26 @@ def test_a_nack_says_that_its_job_is_a_dead_letter_now(by: str) -> None:
         given_back = await nack(world, job_id, requeue=True)
         assert given_back.body["state"] == "available"
         assert "dead_letter_queue" not in given_back.body
+
+    test()
+
+
+@pytest.mark.parametrize("path", ["/dead-letter", "/admin/dead-letter"])
+def test_a_dead_letter_that_waits_in_its_queue_can_be_forgotten(path: str) -> None:
+    @in_world()
+    async def test(world: World) -> None:
+        await world.call("PUT", "/admin/queues/mail/config", {"dead_letter_queue": "buried"})
+        ids = [await world.push(queue="mail", retry={"max_attempts": 1}) for _ in range(2)]
+        await world.fetch("mail", count=2)
+        for job_id in ids:
+            await nack(world, job_id)
+        (taken,) = await world.fetch("buried")
+        refused = await world.call("DELETE", f"{path}/{taken['id']}")
+        assert (refused.status, refused.error["code"]) == (409, "conflict")
+        (waits,) = set(ids) - {taken["id"]}
+        assert (await world.call("DELETE", f"{path}/{waits}")).status in (200, 204)
+        assert (await world.call("GET", f"/jobs/{waits}")).status == 404
+        assert await world.fetch("buried") == []
 
     test()
 

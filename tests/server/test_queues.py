@@ -279,6 +279,7 @@ async def test_the_default_policy_shows_in_queues_that_say_nothing(world: World)
     await world.call("PUT", "/queues/plain/config", {})
     policy = await world.call("PUT", "/queues/_default/config", {"default_timeout": 77})
     assert policy.body == {**SYSTEM, "default_timeout": 77}
+    assert (await world.call("GET", "/admin/queues/_default/config")).body == policy.body
     assert (await world.call("GET", "/queues/_default/config")).body == policy.body
     assert (await world.call("GET", "/queues/plain/config")).body["default_timeout"] == 77
     assert (await world.call("GET", "/queues/own/config")).body["default_timeout"] == 5

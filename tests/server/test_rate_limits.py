@@ -9,7 +9,7 @@ from headgate.core.gates import LimitsChange, Rate
 from headgate.core.limits import Use
 from headgate.core.retry import Failure
 from headgate.engines.contract import Ack, Fail
-from tests.server.admin_world import World, in_world
+from tests.server.admin_world import START, World, in_world
 
 MINUTE_US = 60_000_000
 
@@ -334,7 +334,7 @@ async def test_a_queue_is_limited_as_a_whole(world: World) -> None:
             "limit": 1_000,
             "period": "PT1H",
             "current_count": 0,
-            "window_resets_at": None,
+            "window_resets_at": START,
         },
     }
     await world.push("mail", count=3)

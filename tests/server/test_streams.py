@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
 
+from headgate.server.settings import Token
 from tests.server.jobs_world import World, in_world
 
 
@@ -196,3 +198,50 @@ async def test_extensions_that_the_manifest_claims_may_be_required(world: World)
     assert (await world.call("GET", "/queues", ojs_requires_extension=every)).status == 200
     refused = await world.call("GET", "/queues", ojs_requires_extension=f"{every},urn:ojs:ext:x")
     assert (refused.status, refused.error["code"]) == (422, "EXTENSION_NOT_SUPPORTED")
+
+
+@in_world()
+async def test_a_job_of_another_tenant_is_neither_followed_nor_explained(world: World) -> None:
+    job_id = await world.push(meta={"tenant_id": "acme"})
+    for path in (f"/jobs/{job_id}/events", f"/jobs/{job_id}/explain"):
+        refused = await world.call("GET", path, x_ojs_tenant="bolt")
+        assert (refused.status, refused.error["code"]) == (404, "not_found")
+    own = await world.call("GET", f"/jobs/{job_id}/explain", x_ojs_tenant="acme")
+    assert (own.status, own.body["tenant_id"]) == (200, "acme")
+
+
+@in_world()
+async def test_a_stream_is_answered_without_a_body_to_head(world: World) -> None:
+    reply = await world.call("HEAD", "/events/stream")
+    assert (reply.status, reply.raw) == (200, b"")
+    assert world.app.streams == 0
+
+
+def test_only_operators_follow_what_is_not_one_job() -> None:
+    token = Token("shop", ("producer",), sha256(b"secret").hexdigest())
+
+    @in_world(tokens=(token,))
+    async def ask(world: World) -> None:
+        for path, status in (
+            ("/events/stream", 403),
+            ("/queues/default/events", 403),
+            ("/rate-limits", 200),
+            ("/rate-limits/k/jobs", 403),
+            ("/admin/pools", 403),
+            ("/admin/tenants", 403),
+            ("/jobs/none/explain", 404),
+        ):
+            reply = await world.call("GET", path, authorization="Bearer secret")
+            assert reply.status == status, path
+        for method, path in (
+            ("PUT", "/rate-limits/k"),
+            ("DELETE", "/rate-limits/k"),
+            ("PUT", "/admin/queues/q/rate-limit"),
+            ("POST", "/queues/q/drain"),
+        ):
+            reply = await world.call(
+                method, path, {"concurrency": 1}, authorization="Bearer secret"
+            )
+            assert reply.status == 403, path
+
+    ask()

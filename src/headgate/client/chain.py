@@ -1,4 +1,4 @@
-"""An ordered list of middleware, which is frozen while it is in use."""
+"""An ordered list of middleware, which can be frozen while it is in use."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ class Chain(Generic[M]):
     def freeze(self) -> None:
         """From now on every change is refused."""
         self._frozen = True
+
+    def thaw(self) -> None:
+        """Changes are allowed again."""
+        self._frozen = False
 
     def __iter__(self) -> Iterator[M]:
         return iter(tuple(self._members))

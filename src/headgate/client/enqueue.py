@@ -86,7 +86,6 @@ class Enqueue:
         return await meeting.result([through(n, draft) for n, draft in enumerate(chunk)])
 
     def _around(self, draft: Draft, send: EnqueueNext) -> Awaitable[Enqueued | None]:
-        self.middleware.freeze()
         wrapped = send
         for middleware in reversed(tuple(self.middleware)):
             wrapped = partial(_call, middleware, wrapped)
@@ -103,6 +102,9 @@ class Enqueue:
 
     async def _send(self, drafts: Sequence[Draft], *, batch: bool) -> list[Enqueued]:
         """Send until accepted, refused for good, buffered, or tried often enough."""
+        if self.drain is not None:
+            # What an earlier process left in the buffer does not wait for the next refusal.
+            self.drain.start_once()
         for draft in drafts:
             draft.body["id"] = draft.id
         path, data = _request(drafts, batch=batch)

@@ -155,6 +155,13 @@ class QueueFullError(ResourceError):
     def bound(self) -> int | None:
         return self.extra.get("bound")
 
+    @property
+    def room(self) -> int:
+        """How many jobs would have fitted; 0 where nobody knows."""
+        if self.bound is None or self.depth is None or self.extra.get("measure") == "bytes":
+            return 0
+        return max(0, self.bound - self.depth)
+
 
 class RateLimitedError(ResourceError):
     """Too many requests in too short a time."""

@@ -151,7 +151,8 @@ class Gate:
         # Each rate has its own window, so that each keeps its guarantee when the override ends.
         self._window = None if self.limits.rate is None else Window(self.limits.rate)
         self._other_window: Window | None = None
-        self._pace = Pace()
+        self._pace: Pace | None = None
+        """None until somebody has passed; there may be as many gates as jobs."""
 
     def effective(self, now_us: int) -> Limits:
         """The override over the limits, until it expires."""
@@ -166,7 +167,7 @@ class Gate:
         full = limits.concurrency is not None and len(self.holders) >= limits.concurrency
         held_until = self.hold_until_us
         room_at = 0 if window is None else window.opens_us()
-        due_at = 0 if limits.throttle is None else self._pace.due_us(limits.throttle)
+        due_at = 0 if limits.throttle is None else self._due_us(limits.throttle)
         if not full and held_until <= now_us and room_at <= now_us and due_at <= now_us:
             return None
         kind: Kind = (
@@ -207,7 +208,7 @@ class Gate:
         if window is not None:
             free = min(free, window.room(now_us))
         if limits.throttle is not None:
-            free = min(free, 1 if self._pace.due_us(limits.throttle) <= now_us else 0)
+            free = min(free, 1 if self._due_us(limits.throttle) <= now_us else 0)
         return max(free, 0)
 
     def predict(self, ahead: int, now_us: int) -> int | None:
@@ -225,7 +226,7 @@ class Gate:
             periods, rest = divmod(ahead, window.rate.limit)
             at = max(earliest, window.opens_us(rest)) + periods * window.rate.period_us
         if limits.throttle is not None:
-            due = max(earliest, self._pace.due_us(limits.throttle))
+            due = max(earliest, self._due_us(limits.throttle))
             at = max(at, due - (-ahead * limits.throttle.period_us // limits.throttle.limit))
         return min(at, _LAST_US)
 
@@ -242,6 +243,8 @@ class Gate:
             self._window.start(now_us)
         if self._other_window is not None:
             self._other_window.start(now_us)
+        if self._pace is None:
+            self._pace = Pace()
         self._pace.start(now_us, self._overridden.throttle)
 
     def release(self, job_id: str, claim: int) -> bool:
@@ -316,12 +319,12 @@ class Gate:
                 at = max(at, window.empty_us())
         for throttle in (self.limits.throttle, self._overridden.throttle):
             if throttle is not None:
-                at = max(at, self._pace.due_us(throttle))
+                at = max(at, self._due_us(throttle))
         return at
 
     @property
     def last_start_us(self) -> int | None:
-        return self._pace.last_us
+        return None if self._pace is None else self._pace.last_us
 
     def state(self, now_us: int) -> GateState:
         limits, window = self._in_force(now_us)
@@ -330,7 +333,7 @@ class Gate:
             window.forget(now_us)
             resets_at = max(now_us, window.empty_us())
         if limits.throttle is not None:
-            next_at = max(now_us, self._pace.due_us(limits.throttle))
+            next_at = max(now_us, self._due_us(limits.throttle))
         held = self.hold_until_us > now_us
         return GateState(
             limits,
@@ -355,7 +358,7 @@ class Gate:
                 self.hold_reason,
                 None if window is None else (window.rate, window.packed()),
                 None if other is None else (other.rate, other.packed()),
-                self._pace.packed(),
+                None if self._pace is None else self._pace.packed(),
             )
         )
 
@@ -371,8 +374,13 @@ class Gate:
             gate._window = Window.unpacked(*found.window)
         if found.other_window is not None:
             gate._other_window = Window.unpacked(*found.other_window)
-        gate._pace = Pace.unpacked(found.pace)
+        if found.pace is not None:
+            gate._pace = Pace.unpacked(found.pace)
         return gate
+
+    def _due_us(self, throttle: Rate) -> int:
+        """When the throttle allows the next start; 0 when there was none yet."""
+        return 0 if self._pace is None else self._pace.due_us(throttle)
 
     def _overridden_at(self, now_us: int) -> bool:
         override = self.override
@@ -437,7 +445,7 @@ class Gate:
             case "rate":
                 return 0 if window is None else window.opens_us()
             case "throttle":
-                return 0 if limits.throttle is None else self._pace.due_us(limits.throttle)
+                return 0 if limits.throttle is None else self._due_us(limits.throttle)
 
     def _measure(
         self, kind: Kind, limits: Limits, window: Window | None, now_us: int

@@ -7,13 +7,17 @@ Time is in microseconds.
 from __future__ import annotations
 
 from array import array
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 from msgspec import Struct
 
 EXACT: Final = 60
 """Up to this limit a window keeps every start; above it, starts are gathered into as many spans."""
+
+
+_NOTHING: Final = array("q")
+"""Shared by all windows that have observed nothing; it stays empty."""
 
 
 class Rate(Struct, frozen=True, array_like=True, gc=False):
@@ -34,9 +38,9 @@ class Window:
     __slots__ = ("_counts", "_first", "_gather_us", "_newest", "count", "rate")
 
     def __init__(self, rate: Rate) -> None:
-        self._newest = array("q")
+        self._newest = _NOTHING
         """Of each entry, oldest entry first."""
-        self._counts = array("q")
+        self._counts = _NOTHING
         self._first = 0
         """Of the newest entry."""
         self.count = 0
@@ -54,14 +58,15 @@ class Window:
         if exact:
             return
         newest, counts = self._newest, self._counts
-        self._newest, self._counts = array("q"), array("q")
+        self._newest = self._counts = _NOTHING
         for at, count in zip(newest, counts, strict=True):
             self._add(at, count)
 
     def copy(self, rate: Rate) -> Window:
         """A window that has observed the same and goes on with its own rate."""
         twin = Window(self.rate)
-        twin._newest, twin._counts = self._newest[:], self._counts[:]
+        if self._newest:
+            twin._newest, twin._counts = self._newest[:], self._counts[:]
         twin._first, twin.count = self._first, self.count
         twin.change(rate)
         return twin
@@ -116,11 +121,9 @@ class Window:
     def unpacked(cls, rate: Rate, packed: tuple[int, list[int], list[int]]) -> Window:
         first, deltas, counts = packed
         window = cls(rate)
-        at = 0
-        for delta in deltas:
-            at += delta
-            window._newest.append(at)
-        window._counts.extend(counts)
+        if deltas:
+            window._newest = array("q", accumulate(deltas))
+            window._counts = array("q", counts)
         window._first, window.count = first, sum(counts)
         return window
 
@@ -129,6 +132,8 @@ class Window:
             self._newest[-1] = max(at_us, self._newest[-1])
             self._counts[-1] += count
         else:
+            if not self._newest:
+                self._newest, self._counts = array("q"), array("q")
             self._first = at_us
             self._newest.append(at_us)
             self._counts.append(count)

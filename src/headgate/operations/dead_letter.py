@@ -16,6 +16,7 @@ from headgate.core.errors import (
     TooLarge,
 )
 from headgate.core.job import Job
+from headgate.core.states import AVAILABLE, RETRYABLE, SCHEDULED
 from headgate.engines.contract import Done, Engine, Replay
 from headgate.operations.outcomes import done
 
@@ -61,8 +62,11 @@ async def try_again(
     return done(await engine.retry(job_id, changes, now_ms), "retry").job
 
 
-async def delete(engine: Engine, job_id: str, now_ms: int) -> Done:
-    await look_up(engine, job_id, now_ms)
+async def delete(engine: Engine, job_id: str, by: str, now_ms: int) -> Done:
+    """One that waits in a dead letter queue is cancelled first; one that a worker has is refused."""
+    job = await look_up(engine, job_id, now_ms)
+    if job.state in (AVAILABLE, SCHEDULED, RETRYABLE):
+        done(await engine.cancel(job_id, by, "dead letter deleted", now_ms), "delete")
     return done(await engine.delete(job_id, now_ms), "delete")
 
 

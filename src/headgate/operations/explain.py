@@ -5,7 +5,7 @@ The sentences name the numbers, the jobs and the requests that whoever is woken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -14,15 +14,14 @@ from msgspec import Struct
 from headgate.core.job import Job
 from headgate.core.limits import queue_key, tenant_key
 from headgate.core.states import AVAILABLE, TERMINAL
-from headgate.core.times import instant_text
-from headgate.engines.contract import Barrier, Engine, Explanation, KeyView
+from headgate.engines.contract import Barrier, Engine, Explanation
 from headgate.operations import remedies
+from headgate.operations.barriers import said, when
 from headgate.operations.outcomes import no_job
+from headgate.operations.remedies import About
 
 FARTHEST: Final = 10_000
 """No place in line is counted beyond this one."""
-
-_DAY_S: Final = 86_400
 
 
 class Reason(Struct):
@@ -48,9 +47,31 @@ async def explain(engine: Engine, job_id: str, now_ms: int) -> Told:
         raise no_job(job_id)
     reasons = []
     for barrier in map(_named_plainly, found.barriers):
-        key = await engine.key(barrier.name, now_ms) if barrier.scope == "key" else None
-        reasons.append(reason(barrier, found.job, key, now_ms))
+        about = await _about(engine, barrier, found.job, now_ms)
+        summary = said(barrier, found.job, about, now_ms)
+        reasons.append(Reason(barrier, summary, remedies.remedy(barrier, found.job, about)))
     return Told(found, reasons, sentences(found, reasons, now_ms))
+
+
+async def _about(engine: Engine, barrier: Barrier, job: Job, now_ms: int) -> About:
+    """What else is known of what stands in the way."""
+    about = About()
+    if barrier.scope == "key":
+        key = await engine.key(barrier.name, now_ms)
+        if key is not None:
+            about.limits = key.state.limits
+            override = key.state.override
+            if override is not None and barrier.kind in override.members:
+                about.override = override
+    elif barrier.kind == "rate":
+        about.limits = engine.settings(job.queue).limits
+    elif barrier.kind == "no_consumers":
+        about.pools = [
+            view.pool.name
+            for view in await engine.pools(now_ms)
+            if view.pool.isolated and job.queue in view.pool.queues
+        ]
+    return about
 
 
 def sentences(found: Explanation, reasons: Sequence[Reason], now_ms: int) -> list[str]:
@@ -70,37 +91,27 @@ def place_text(place: int) -> str:
     return f"{FARTHEST:,}+" if place >= FARTHEST else f"{place:,}"
 
 
-def reason(barrier: Barrier, job: Job, key: KeyView | None, now_ms: int) -> Reason:
-    summary = _said(barrier, job, now_ms)
-    if key is not None and key.state.override is not None and barrier.kind != "hold":
-        until = key.state.override.expires_at
-        summary += (
-            f" An operator's override says so{f' until {_at(until, now_ms)}' if until else ''}."
-        )
-    return Reason(barrier, summary, remedies.remedy(barrier, job))
-
-
 def _standing(job: Job, now_ms: int) -> str:
     attempts = f"attempt {job.attempt} of {job.max_attempts}"
     match job.state:
         case "available":
-            text = f"The job is available in the queue {job.queue} since {_at(job.enqueued_at, now_ms)}."
+            text = f"The job is available in the queue {job.queue} since {when(job.enqueued_at, now_ms)}."
         case "active":
             by = f" by the worker {job.worker}" if job.worker else ""
             text = (
-                f"The job runs{by} since {_at(job.started_at, now_ms)}, {attempts}; "
-                f"its reservation ends at {_at(job.visible_until, now_ms)} unless it is renewed."
+                f"The job runs{by} since {when(job.started_at, now_ms)}, {attempts}; "
+                f"its reservation ends at {when(job.visible_until, now_ms)} unless it is renewed."
             )
         case "pending":
             text = "The job waits until somebody activates it."
         case "scheduled":
-            text = f"The job is scheduled for {_at(job.due_at, now_ms)}."
+            text = f"The job is scheduled for {when(job.due_at, now_ms)}."
             if job.more is not None and job.more.postponed_by:
                 text += f" The key {job.more.postponed_by} was closed and put it off."
         case "retryable":
-            text = f"The job failed, {attempts}, and is tried again at {_at(job.due_at, now_ms)}."
+            text = f"The job failed, {attempts}, and is tried again at {when(job.due_at, now_ms)}."
         case _:
-            text = f"The job is {job.state} since {_at(job.finished_at, now_ms)}: it has ended."
+            text = f"The job is {job.state} since {when(job.finished_at, now_ms)}: it has ended."
     return text + _why_ended(job)
 
 
@@ -130,122 +141,7 @@ def _is_gate(barrier: Barrier) -> bool:
     return barrier.kind in {"hold", "concurrency", "rate", "throttle", "paused"}
 
 
-def _said(barrier: Barrier, job: Job, now_ms: int) -> str:
-    say = _SENTENCES.get(barrier.kind)
-    if say is None:
-        return f"{barrier.kind} of the {barrier.scope} {barrier.name} keeps it from running."
-    return say(barrier, job, now_ms)
-
-
-def _held(barrier: Barrier, _job: Job, now_ms: int) -> str:
-    why = f" ({barrier.reason})" if barrier.reason else ""
-    return f"{_whose(barrier)} is held until {_opening(barrier, now_ms)}{why}."
-
-
-def _concurrency(barrier: Barrier, _job: Job, _now_ms: int) -> str:
-    if barrier.limit == 0:
-        return f"{_whose(barrier)} has the concurrency 0: none of its jobs may run."
-    held = ", ".join(barrier.holders)
-    more = barrier.current - len(barrier.holders)
-    by = f" by {held}" + (f" and {more} more" if more > 0 else "") if held else ""
-    return (
-        f"{_whose(barrier)} lets {barrier.limit} run at a time and "
-        f"{barrier.current} {'is' if barrier.current == 1 else 'are'} held{by}."
-    )
-
-
-def _rate(barrier: Barrier, _job: Job, now_ms: int) -> str:
-    return (
-        f"{_whose(barrier)} lets {barrier.limit} start in its window and {barrier.current} have "
-        f"started; the next may at {_opening(barrier, now_ms)}."
-    )
-
-
-def _throttle(barrier: Barrier, _job: Job, now_ms: int) -> str:
-    return f"{_whose(barrier)} spaces its starts; the next may at {_opening(barrier, now_ms)}."
-
-
-def _paused(barrier: Barrier, _job: Job, _now_ms: int) -> str:
-    return f"The queue {barrier.name} is paused: it gives out no jobs."
-
-
-def _pool(barrier: Barrier, _job: Job, _now_ms: int) -> str:
-    return (
-        f"The pool {barrier.name} runs {barrier.current} of the {barrier.limit} jobs that it may."
-    )
-
-
-def _isolated(barrier: Barrier, job: Job, _now_ms: int) -> str:
-    return (
-        f"The queue {job.queue} is served to workers of the pool {barrier.name} only, "
-        "which is isolated."
-    )
-
-
-def _no_consumers(_barrier: Barrier, job: Job, _now_ms: int) -> str:
-    return (
-        f"Nobody fetches from the queue {job.queue}: no worker serves it and no fetch waits for it."
-    )
-
-
-def _due(barrier: Barrier, _job: Job, now_ms: int) -> str:
-    return f"It becomes available at {_opening(barrier, now_ms)}."
-
-
-def _inactive(_barrier: Barrier, _job: Job, _now_ms: int) -> str:
-    return "It is pending and takes no part until it is activated."
-
-
-def _outranked(barrier: Barrier, job: Job, _now_ms: int) -> str:
-    some = f"{barrier.current:,} jobs" if barrier.current else "Jobs"
-    return f"{some} of a higher priority than its {job.priority} are taken first."
-
-
-_SENTENCES: Final[dict[str, Callable[[Barrier, Job, int], str]]] = {
-    "hold": _held,
-    "concurrency": _concurrency,
-    "rate": _rate,
-    "throttle": _throttle,
-    "paused": _paused,
-    "pool": _pool,
-    "isolated": _isolated,
-    "no_consumers": _no_consumers,
-    "scheduled": _due,
-    "retry": _due,
-    "pending": _inactive,
-    "priority": _outranked,
-}
-
-
 def _named_plainly(barrier: Barrier) -> Barrier:
     """The gates of queues and tenants have names that only the engine needs."""
     name = barrier.name.removeprefix(queue_key("")).removeprefix(tenant_key(""))
     return msgspec.structs.replace(barrier, name=name)
-
-
-def _whose(barrier: Barrier) -> str:
-    tenant, separator, key = barrier.name.removeprefix("@").partition("/")
-    if barrier.scope == "key" and separator:
-        return f"The key {key} of the tenant {tenant}"
-    return f"The {barrier.scope} {barrier.name}"
-
-
-def _opening(barrier: Barrier, now_ms: int) -> str:
-    return _at(barrier.opens_at, now_ms) if barrier.opens_at else "an unknown time"
-
-
-def _at(at_ms: int, now_ms: int) -> str:
-    """An instant, and how far it is: nobody subtracts times of day at night."""
-    return f"{instant_text(at_ms)} ({_distance(at_ms - now_ms)})"
-
-
-def _distance(ms: int) -> str:
-    s = round(abs(ms) / 1000)
-    if s < 1:
-        return "now"
-    days, rest = divmod(s, _DAY_S)
-    hours, rest = divmod(rest, 3600)
-    minutes, seconds = divmod(rest, 60)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
-    shown = " ".join([f"{n} {unit}" for n, unit in parts if n][:2])
-    return f"in {shown}" if ms > 0 else f"{shown} ago"

@@ -22,7 +22,7 @@ async def in_line(
 ) -> list[PushOutcome]:
     """Push all jobs or none; where they only lack room, wait for it in the order of arrival.
 
-    The last refusal stands when the time is up, when nobody may wait any more or when the client has left; then nothing is enqueued.
+    The last refusal, with what was in the way at that time, stands when the time is up, when nobody may wait any more or when the client has left; then nothing is enqueued.
     Whoever is let in enters with the settings and at the time of that moment.
     """
     now = now_ms()

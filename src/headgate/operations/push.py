@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, json
 
 from headgate.core import errors, unique
-from headgate.core.envelope import Envelope, unscheduled
+from headgate.core.envelope import Envelope
 from headgate.core.errors import (
     InvalidRequest,
     JobTypeNotAllowed,
@@ -75,11 +75,15 @@ async def push(
     Before a full queue that lets producers wait, it waits for up to `block_ms`.
     """
 
-    async def drafts(now: int) -> Sequence[Draft]:
-        boost = await boost_of(engine, envelope.tenant, now)
+    async def draft(now: int) -> Sequence[Draft]:
+        boost = await boost_of(engine, envelope.tenant, now) if envelope.tenant else 0
         return (draft_of(engine, envelope, now, new_id, producer, boost),)
 
-    (outcome,) = await in_line(engine, drafts, now_ms, block_ms, gone)
+    if block_ms <= 0:
+        now = now_ms()
+        (outcome,) = await engine.push(await draft(now), now)
+    else:
+        (outcome,) = await in_line(engine, draft, now_ms, block_ms, gone)
     return accepted(outcome)
 
 
@@ -121,8 +125,6 @@ async def push_all(
 
 async def boost_of(engine: Engine, tenant: str, now_ms: int) -> int:
     """What the priority of this tenant's jobs is raised by."""
-    if not tenant:
-        return 0
     known = await engine.tenant(tenant, now_ms)
     return 0 if known is None else known.limits.priority_boost
 
@@ -132,7 +134,7 @@ async def boosts_of(
 ) -> Mapping[str, int]:
     """The same for everybody who has one of these jobs."""
     tenants = {envelope.tenant for envelope in envelopes}
-    return {tenant: await boost_of(engine, tenant, now_ms) for tenant in tenants}
+    return {tenant: await boost_of(engine, tenant, now_ms) if tenant else 0 for tenant in tenants}
 
 
 def at_index(error: OjsError, index: int) -> OjsError:
@@ -236,9 +238,6 @@ def draft_of(
         job.priority = max(LOWEST, min(HIGHEST, job.priority + boost))
     if policy is not None:
         job.unique = fingerprint
-        if policy.on_conflict == "replace_except_schedule":
-            # It may get the schedule of the job that it replaces, which its own words would contradict.
-            job.fixed = unscheduled(job.fixed)
     uses = envelope.uses
     if uses:
         job.keys = tuple([(full_key(use.key, use.scope, job.tenant), use.on_limit) for use in uses])

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from headgate.core.gates import Limits, Override
 from headgate.core.job import Job
 from headgate.engines.contract import Barrier
 
 
-def remedy(barrier: Barrier, job: Job) -> str:
+class About(Struct):
+    """What else is known of a barrier."""
+
+    limits: Limits | None = None
+    """Of the key or queue that it belongs to."""
+    override: Override | None = None
+    """Where it is an operator who limits the key so."""
+    pools: Sequence[str] = ()
+    """Isolated ones that keep the queue for themselves."""
+
+
+def remedy(barrier: Barrier, job: Job, about: About) -> str:
     """One sentence; "" where time alone ends it."""
     match barrier.kind:
         case "hold":
             return f"DELETE {_of(barrier)} lifts the hold." if barrier.scope == "key" else ""
         case "concurrency" | "rate" | "throttle":
-            return _of_limit(barrier)
+            return _of_limit(barrier, about)
         case "paused":
             return f"POST /ojs/v1/queues/{barrier.name}/resume lets it give out jobs again."
         case "pool":
             return f"PUT /ojs/v1/admin/pools/{barrier.name} can give the pool a higher concurrency."
         case "isolated" | "no_consumers":
-            of = f" of the pool {barrier.name}" if barrier.kind == "isolated" else ""
-            return f"Start a worker{of} that serves the queue {job.queue}."
+            pools = [barrier.name] if barrier.kind == "isolated" else about.pools
+            if pools:
+                return f"Start a worker of the pool {' or '.join(pools)}."
+            return f"Start a worker that serves the queue {job.queue}."
         case "pending":
             return f"POST /ojs/v1/jobs/{job.id}/activate lets it run."
         case "scheduled":
@@ -32,14 +50,13 @@ def remedy(barrier: Barrier, job: Job) -> str:
             return ""
 
 
-def _of_limit(barrier: Barrier) -> str:
-    if barrier.scope == "key":
-        change = f"PUT {_of(barrier)} overrides the limit"
-        if barrier.limit == 0:
-            change = f"DELETE {_of(barrier)} lifts an override, PUT puts another one"
+def _of_limit(barrier: Barrier, about: About) -> str:
+    if about.override is not None:
+        change = f"DELETE {_of(barrier)} lifts the override"
     else:
-        change = f"PUT {_of(barrier)} changes the limit"
-    if barrier.kind != "concurrency" or not barrier.holders:
+        verb = "overrides" if barrier.scope == "key" else "changes"
+        change = f"PUT {_of(barrier)} {verb} the limit"
+    if barrier.kind != "concurrency" or not barrier.limit or not barrier.holders:
         return f"{change}."
     return (
         f"{change}; if a holder is stuck, POST /ojs/v1/jobs/{barrier.holders[0]}/cancel "

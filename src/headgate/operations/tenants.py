@@ -9,8 +9,16 @@ from msgspec import Struct
 
 from headgate.core.errors import InvalidRequest, NotFound
 from headgate.core.members import object_at
-from headgate.core.states import ACTIVE, AVAILABLE, COMPLETED, DISCARDED, SCHEDULED, STATES
-from headgate.core.tenants import TenantLimits, check_tenant, tenant_limits_from
+from headgate.core.states import (
+    ACTIVE,
+    AVAILABLE,
+    COMPLETED,
+    DISCARDED,
+    SCHEDULED,
+    STATES,
+    TERMINAL,
+)
+from headgate.core.tenants import DEFAULT_TENANT, TenantLimits, check_tenant, tenant_limits_from
 from headgate.core.times import MINUTE_MS, duration_text
 from headgate.engines.contract import Engine, Page, Query, TenantView
 
@@ -18,6 +26,7 @@ _PAGE = 1_000
 _MOST = 10_000
 """Jobs that one look counts one by one."""
 _US = 1_000
+_LIVE = tuple(state for state in STATES if state not in TERMINAL)
 
 
 class Use(Struct):
@@ -86,9 +95,7 @@ async def figures(engine: Engine, view: TenantView, now_ms: int) -> Figures:
     counts = dict.fromkeys(STATES, 0)
     for (_, state), count in by_queue.items():
         counts[state] += count
-    tenants = await engine.tenants(now_ms)
-    weights = sum(each.limits.fairness_weight for each in tenants if any(each.counts.values()))
-    running = sum(each.counts.get(ACTIVE, 0) for each in tenants)
+    weights, running = await _of_all(engine, now_ms)
     weight = view.limits.fairness_weight
     return Figures(
         counts=counts,
@@ -99,6 +106,18 @@ async def figures(engine: Engine, view: TenantView, now_ms: int) -> Figures:
         effective_share=weight / weights if weights and any(view.counts.values()) else 0.0,
         actual_share=counts[ACTIVE] / running if running else 0.0,
     )
+
+
+async def _of_all(engine: Engine, now_ms: int) -> tuple[int, int]:
+    """The weights of everybody who has live jobs, together, and how many jobs run."""
+    tenants = await engine.tenants(now_ms)
+    weights = sum(each.limits.fairness_weight for each in tenants if any(each.counts.values()))
+    queues = await engine.queues(now_ms)
+    live = sum(view.counts[state] for view in queues for state in _LIVE)
+    if live > sum(sum(each.counts.values()) for each in tenants if each.id != DEFAULT_TENANT):
+        # Jobs that name no tenant take turns as one more.
+        weights += 0 if any(each.id == DEFAULT_TENANT for each in tenants) else 1
+    return weights, sum(view.counts[ACTIVE] for view in queues)
 
 
 async def _uses(

@@ -23,6 +23,8 @@ _UNSPLIT = ("tokens", "limits")
 _VARIABLES = {f"{PREFIX}{name.upper()}": name for name in _TYPES if name not in _UNSPLIT}
 _LIMIT_VARIABLES = {f"{PREFIX}LIMITS_{name.upper()}": name for name in _LIMITS}
 _FILE = f"{PREFIX}CONFIG"
+_OF_CLIENTS = frozenset({f"{PREFIX}URL", f"{PREFIX}TOKEN"})
+"""Producers and workers read these, and may run where the server does."""
 
 
 class SettingInvalid(Exception):
@@ -77,7 +79,7 @@ def _from_variables(
     variables: Mapping[str, str], values: dict[str, Any], limits: dict[str, Any]
 ) -> None:
     for variable, text in variables.items():
-        if not variable.startswith(PREFIX) or variable == _FILE:
+        if not variable.startswith(PREFIX) or variable == _FILE or variable in _OF_CLIENTS:
             continue
         if variable in _VARIABLES:
             name = _VARIABLES[variable]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec import Raw
 
 from headgate.core.envelope import Envelope
@@ -33,4 +35,8 @@ def read(context: Context, request: Request, source: bytes | Raw) -> Envelope:
 
 def producer(context: Context, request: Request) -> Producer:
     """Who enqueues."""
-    return Producer(request.identity.name, tests=context.settings.test_hooks)
+    return _named(request.identity.name, context.settings.test_hooks)
+
+
+# They are few, and each of them enqueues much.
+_named = lru_cache(maxsize=1_024)(Producer)

@@ -6,14 +6,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from headgate.engines.contract import Event
+from headgate.engines.contract import QUEUE_OPENED, Event
 from headgate.server.exposition import Labels, bounded, family, head, histogram, pairs
 
 Tell = Callable[[Event, dict[str, Any]], None]
 
 _KEY_WAIT: Final = "ojs_rate_limit_wait_duration_seconds"
 _QUEUES: Final = {
-    "queue.created": ("ojs_queue_created_count_total", "Queues that were created."),
+    QUEUE_OPENED: (
+        "ojs_queue_created_count_total",
+        "Queues that were created, by request or by use.",
+    ),
     "queue.deleted": ("ojs_queue_deleted_count_total", "Queues that were deleted."),
 }
 _TENANTS: Final = {
@@ -38,8 +41,12 @@ class Counter:
         self.counts: dict[Labels, int] = {}
 
     def add(self, *labels: str) -> None:
-        found = bounded(labels, self.counts)
-        self.counts[found] = self.counts.get(found, 0) + 1
+        counts = self.counts
+        count = counts.get(labels)
+        if count is None:
+            labels = bounded(labels, counts)
+            count = counts.get(labels, 0)
+        counts[labels] = count + 1
 
     def lines(self) -> list[str]:
         return family(self._name, "counter", self._help, self._names, self.counts)

@@ -53,7 +53,7 @@ def state(seen: Seen, now_ms: int) -> list[str]:
         *_queues(seen.queues, now_ms),
         *_keys(seen.keys),
         *_scheduling(seen),
-        *_tenants(seen.tenants),
+        *_tenants(seen),
     ]
 
 
@@ -178,16 +178,16 @@ def _scheduling(seen: Seen) -> Iterable[str]:
     ]
 
 
-def _tenants(views: Sequence[TenantView]) -> Iterable[str]:
+def _tenants(seen: Seen) -> Iterable[str]:
     active: dict[Labels, int] = {}
     depth: dict[Labels, int] = {}
-    for view in views:
+    for view in seen.tenants:
         labels = bounded((view.id,), active)
         counts = view.counts
         active[labels] = active.get(labels, 0) + counts.get(ACTIVE, 0)
         waiting = counts.get(AVAILABLE, 0) + counts.get(SCHEDULED, 0)
         depth[labels] = depth.get(labels, 0) + waiting
-    total = sum(active.values())
+    total = sum(view.counts[ACTIVE] for view in seen.queues)
     share = {labels: count / total if total else 0.0 for labels, count in active.items()}
     names = ("tenant_id",)
     return [

@@ -127,8 +127,10 @@ class Metrics:
                     pool = OTHER
                 pools[pool] = pools.get(pool, 0) + 1
         tenant = data.get("tenant_id")
-        if tenant and place in self._tenants:
-            self._tenants[place].add(tenant, queue)
+        if tenant:
+            counter = self._tenants.get(place)
+            if counter is not None:
+                counter.add(tenant, queue)
 
     def happened(self) -> Iterator[list[str]]:
         """The lines of everything that is counted here, one metric after the other.

@@ -248,7 +248,8 @@ class Pipeline:
             request.known = found
             self._check_headers(request, endpoint, found)
         if endpoint.tenant:
-            request.tenant = tenancy.tenant_of(found)
+            if not tenancy.HEADERS.isdisjoint(found):
+                request.tenant = tenancy.tenant_of(found)
             if self._strict_tenants and endpoint.tenant > 1 and not request.tenant:
                 raise tenancy.missing()
         if query:

@@ -50,8 +50,6 @@ class Hands:
         """Those that workers serve who name none."""
         self._core = Core(server, clock=server.time, waits=Waits(tries=1), timeout_s=30.0)
         self._links: dict[tuple[str, str, tuple[str, ...], int], ExchangeLink] = {}
-        self._parked: dict[str, tuple[str, Nack]] = {}
-        """Jobs that are given back later, by their id, and who has them."""
         self._beating = False
 
     async def take(self, fleet: Fleet, count: int) -> Sequence[tuple[int, Running]]:
@@ -80,16 +78,9 @@ class Hands:
         return found
 
     async def give(self, fleet: Fleet, ended: Sequence[Running]) -> None:
-        now = []
         for one in ended:
-            outcome = one.outcome
-            if isinstance(outcome, Nack) and outcome.requeue and outcome.after_ms:
-                self._later(fleet, str(one.record["worker_id"]), outcome)
-            else:
-                now.append(outcome)
-            self._ended(one.record["id"], outcome)
-        if now:
-            await self.answer(fleet, now)
+            self._ended(one.record["id"], one.outcome)
+        await self.answer(fleet, [one.outcome for one in ended])
 
     async def answer(self, fleet: Fleet, outcomes: Sequence[Ack | Nack]) -> None:
         """Tell the server; what comes too late for it is dropped, as by any worker."""
@@ -113,28 +104,12 @@ class Hands:
     async def tick(self) -> None:
         await self._server.tick()
 
-    def crash(self) -> None:
-        """Nobody renews anything any more."""
-        self._parked.clear()
-
-    def _later(self, fleet: Fleet, worker: str, nack: Nack) -> None:
-        """The server knows no delay for a job that is given back, so its worker keeps it until then."""
-        self._parked[nack.job_id] = (worker, nack)
-
-        async def give_back() -> None:
-            if self._parked.pop(nack.job_id, None) is not None:
-                await self.answer(fleet, [nack])
-
-        self.floor.call_at(self._server.time.now_us() + (nack.after_ms or 0) * 1000, give_back)
-
     async def _beat(self) -> None:
         """Renew all that runs, as long as something does."""
         by_worker: dict[str, list[tuple[str, int]]] = {}
         for one in self.floor.running():
             worker = str(one.record["worker_id"])
             by_worker.setdefault(worker, []).append((one.record["id"], claim_of(one.record)))
-        for worker, nack in self._parked.values():
-            by_worker.setdefault(worker, []).append((nack.job_id, nack.claim))
         self._beating = bool(by_worker)
         if self._beating:
             self.floor.call_at(self._server.time.now_us() + BEAT_US, self._beat)

@@ -205,7 +205,6 @@ class _Harness(Memory):
     def crash(self) -> int:
         """All workers die at once: their jobs are lost when their leases end. How many those were."""
         lost = self._floor.crash()
-        self._hands.crash()
         for one in lost:
             self._latest[one.record["id"]].how = "lost"
         return len(lost)

@@ -114,7 +114,6 @@ class Memory(Stage):
         self._ran.clear()
         self._faults.clear()
         self._floor.crash()
-        self._hands.crash()
         await self._server.here(self._server.engine.reset(self.time.now_ms()))
 
     clear_all = clear

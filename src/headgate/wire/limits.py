@@ -23,15 +23,15 @@ class RateUse(Struct):
     period: str
     current_count: int
     """Starts in the sliding window that ends now."""
-    window_resets_at: str | None
-    """When all of these have left it; null when there are none."""
+    window_resets_at: str
+    """When all of these have left it; now when there are none."""
 
 
 class ThrottleUse(Struct):
     limit: int
     period: str
-    next_allowed_at: str | None
-    """When the next start is allowed; null when it is now."""
+    next_allowed_at: str
+    """When the next start is allowed."""
 
 
 class Hold(Struct):

@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Coroutine, Mapping
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -17,10 +19,11 @@ from msgspec import Struct, msgpack
 from headgate.client.clock import SystemClock
 from headgate.client.context import AsyncJobContext, JobContext, enter
 from headgate.client.core import Core
-from headgate.client.errors import SerializationError
+from headgate.client.errors import SerializationError, ValidationError
 from headgate.client.pressure.waits import Waits
 from headgate.client.settings import read, tls_context
 from headgate.client.signature import Signature
+from headgate.client.transport.contract import Answer, Transport
 from headgate.client.transport.http import HttpTransport
 from headgate.worker.outcome import Ack, Nack, Outcome, done, failed, signalled
 from headgate.worker.signals import Signal
@@ -82,7 +85,8 @@ def run(work: Work, home: Home) -> Ack | Nack:
     except (ImportError, AttributeError, TypeError, SerializationError) as error:
         return failed(job, error)
     kind = AsyncJobContext if inspect.iscoroutinefunction(function) else JobContext
-    context = kind(_core(home), job, work.worker_id)
+    core = _core(home)
+    context = kind(core, job, work.worker_id)
     enter(context)
     if signature.context is not None:
         args.insert(0, context)
@@ -90,7 +94,7 @@ def run(work: Work, home: Home) -> Ack | Nack:
     try:
         returned = function(*args, **kwargs)
         if inspect.iscoroutine(returned):
-            returned = asyncio.run(returned)
+            returned = asyncio.run(_to_its_end(returned, core))
         outcome = done(job, context.outcome(returned))
     except Signal as decision:
         now_ms = SystemClock().now_ms()
@@ -111,9 +115,37 @@ def find(module: str, name: str) -> Any:
     return getattr(found, "function", found)
 
 
+async def _to_its_end(handler: Coroutine[Any, Any, Any], core: Core) -> Any:
+    try:
+        return await handler
+    finally:
+        await core.transport.close()
+
+
+@lru_cache
 def _core(home: Home) -> Core:
-    transport = HttpTransport(home.url, token=home.token, tls=tls_context(read()))
+    transport: Transport = _Nowhere()
+    if home.url:
+        transport = HttpTransport(home.url, token=home.token, tls=tls_context(read()))
     return Core(transport, clock=SystemClock(), waits=Waits(), timeout_s=30.0)
+
+
+class _Nowhere:
+    """The worker reaches its server in a way that a process cannot be told of."""
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float,
+    ) -> Answer:
+        raise ValidationError("a handler in a process can only report to a server with an address")
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 def _watch(watched: Connection) -> None:

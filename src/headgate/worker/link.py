@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from msgspec import Raw, Struct, json
 
 from headgate.client.core import Core, manifest
-from headgate.client.errors import NotFoundError, OjsError, from_answer
+from headgate.client.errors import BackendError, NotFoundError, OjsError, from_answer
 from headgate.worker.outcome import Ack, Nack
 
 AT_ONCE: Final = 16
@@ -106,7 +106,19 @@ class ExchangeLink:
             _encode(body),
             timeout_s=self._core.timeout_s + turn.wait_ms / 1000,
         )
+        try:
+            return self._traded(turn, found)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise BackendError(
+                "the server's answer is not that of an exchange",
+                operation="exchange",
+                uncertain=True,
+            ) from None
+
+    def _traded(self, turn: Turn, found: dict[str, Any]) -> Traded:
         cancelled = list(found.get("cancelled_jobs", ()))
+        if (len(found["acks"]), len(found["nacks"])) != (len(turn.acks), len(turn.nacks)):
+            raise ValueError
         return Traded(
             acks=[_refusal(one) for one in found["acks"]],
             nacks=[_refusal(one) for one in found["nacks"]],

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -17,6 +19,7 @@ from headgate import ids
 from headgate.client.core import Core, worth_repeating
 from headgate.client.declared import Register
 from headgate.client.errors import AuthenticationError, OjsError
+from headgate.core.times import SECOND_MS, duration_ms
 from headgate.worker.link import Link, Traded, Turn
 from headgate.worker.outcome import Ack, Nack, Nothing, Outcome, claim_of, too_large, unknown
 from headgate.worker.run import Run, Runs
@@ -26,6 +29,9 @@ MOST_ANSWER_BYTES: Final = 1 << 20
 """In one turn: servers bound what one request may hold."""
 MOST_FETCHED: Final = 500
 REMEMBERED: Final = 10_000
+_BURST_WAIT_S: Final = 0.1
+_RENEWALS: Final = 3
+"""How often a reservation is renewed while it lasts."""
 _log = logging.getLogger("headgate.worker")
 
 
@@ -37,6 +43,8 @@ class Pace(Struct, frozen=True):
     """How long a fetch waits at the server."""
     poll_s: float = 1.0
     """Between fetches that did not wait and found nothing."""
+    burst: bool = False
+    """The worker ends when there is nothing left to do, so it does not wait for more when nothing runs."""
 
 
 class Counts(Struct):
@@ -61,7 +69,9 @@ class Loop:
         register: Register,
         concurrency: int,
         pace: Pace,
+        introduce: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
+        """`introduce` is called when a server answers again, because it may be a new one."""
         self.state = "running"
         self.counts = Counts()
         self.told = "running"
@@ -75,6 +85,7 @@ class Loop:
         self._register = register
         self._concurrency = concurrency
         self._pace = pace
+        self._introduce = introduce
         self._running: dict[str, Run] = {}
         self._outbox: deque[Ack | Nack] = deque()
         self._parked: dict[str, tuple[asyncio.TimerHandle, Nack]] = {}
@@ -84,6 +95,7 @@ class Loop:
         self._waiting: asyncio.Task[None] | None = None
         self._asked = 0
         """Places that a fetch which waits may fill."""
+        self._shortest_s = math.inf
         self._failures = 0
         self._fetch_at_s = 0.0
         self._beat_at_s = 0.0
@@ -124,6 +136,13 @@ class Loop:
         self.give_back_parked()
         self.wake()
 
+    async def close(self) -> None:
+        """Drop what is still on its way; whatever the server gives out with it, it takes back when the worker leaves."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._waiting
+
     def interrupt_all(self, why: str) -> None:
         for run in list(self._running.values()):
             run.interrupt(why)
@@ -152,9 +171,15 @@ class Loop:
             state=self.state,
         )
         if beat:
-            self._beat_at_s = now_s + self._pace.heartbeat_s
+            self._beat_at_s = now_s + self._interval_s()
             turn.extend = self._held(answers)
         return turn
+
+    def _interval_s(self) -> float:
+        """Between heartbeats: short enough for the shortest reservation that is held."""
+        if not self.busy:
+            self._shortest_s = math.inf
+        return min(self._pace.heartbeat_s, self._shortest_s)
 
     def _answers(self) -> list[Ack | Nack]:
         found: list[Ack | Nack] = []
@@ -188,9 +213,15 @@ class Loop:
                 self._beat_at_s = 0.0
             await self._back_off(error)
             return
-        self._failures = 0
+        await self._answered()
         self._hear(turn, traded)
         self._accept(turn, traded.jobs)
+
+    async def _answered(self) -> None:
+        failures, self._failures = self._failures, 0
+        if failures:
+            _log.info("the server answers again")
+            await self._introduce()
 
     async def _back_off(self, error: OjsError) -> None:
         self._failures += 1
@@ -229,18 +260,21 @@ class Loop:
         self._waiting = asyncio.get_running_loop().create_task(self._fetch(free))
 
     async def _fetch(self, count: int) -> None:
-        turn = Turn(fetch=count, wait_ms=round(self._pace.wait_s * 1000), state=self.state)
+        wait_s = self._pace.wait_s
+        if self._pace.burst:
+            wait_s = min(wait_s, _BURST_WAIT_S) if self.busy else 0.0
+        turn = Turn(fetch=count, wait_ms=round(wait_s * 1000), state=self.state)
         begun_s = self._core.clock.elapsed_s()
         try:
             traded = await self._link.trade(turn)
         except OjsError as error:
             await self._back_off(error)
         else:
-            self._failures = 0
+            await self._answered()
             self._asked = 0
             self._hear(turn, traded)
             took_s = self._core.clock.elapsed_s() - begun_s
-            if not traded.jobs and took_s < min(self._pace.wait_s, self._pace.poll_s) / 2:
+            if not traded.jobs and took_s < min(wait_s, self._pace.poll_s) / 2:
                 self._fetch_at_s = self._core.clock.elapsed_s() + self._pace.poll_s
             self._accept(turn, traded.jobs)
         finally:
@@ -291,7 +325,8 @@ class Loop:
     def _accept(self, turn: Turn, jobs: Sequence[dict[str, Any]]) -> None:
         for job in jobs:
             self._start(job)
-        idle = turn.fetch >= self._concurrency and not jobs and not self.busy
+        all_ = min(self._concurrency, MOST_FETCHED)
+        idle = turn.fetch >= all_ and not jobs and not self.busy
         if idle and not self._asked:
             self.idle.set()
 
@@ -310,6 +345,10 @@ class Loop:
             self._put(_unstarted(job))
             return
         self.counts.started += 1
+        renew_s = _reservation_s(job) / _RENEWALS
+        if 0 < renew_s < self._shortest_s:
+            self._shortest_s = renew_s
+            self._beat_at_s = min(self._beat_at_s, self._core.clock.elapsed_s() + renew_s)
         deferrals = int(job.get("deferrals") or self._deferrals.get(job_id, 0))
         self._running[job_id] = Run(self._runs, declared, job, deferrals, self._ended)
 
@@ -379,3 +418,13 @@ def _unstarted(job: dict[str, Any]) -> Nack:
         "retryable": True,
     }
     return Nack(job["id"], claim_of(job), error, requeue=True)
+
+
+def _reservation_s(job: dict[str, Any]) -> float:
+    """How long the job's own reservations last; 0 when it leaves that to queue and server."""
+    if job.get("visibility_timeout_ms"):
+        return float(job["visibility_timeout_ms"]) / SECOND_MS
+    given = job.get("visibility_timeout")
+    if isinstance(given, str):
+        return duration_ms(given) / SECOND_MS
+    return float(given or 0)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from multiprocessing.connection import Connection
+from typing import Final
 
 from msgspec import msgpack
 
 from headgate.worker.child import Ended, Home, Work, main
+
+_AT_ONCE: Final = 32_768
+"""Bytes that a pipe takes without being read."""
 
 
 class Died(Exception):
@@ -38,7 +42,12 @@ class Process:
     async def run(self, work: Work) -> Ended:
         """How the job ended. Raises Died. To be cancelled means to kill the child."""
         try:
-            self._pipe.send_bytes(msgpack.encode(work))
+            asked = msgpack.encode(work)
+            if len(asked) < _AT_ONCE:
+                self._pipe.send_bytes(asked)
+            else:
+                # A child that is still starting does not read yet, and the loop must not wait for it.
+                await asyncio.to_thread(self._pipe.send_bytes, asked)
             data = await _readable(self._pipe)
         except (EOFError, OSError):
             code = await asyncio.to_thread(self._reap)

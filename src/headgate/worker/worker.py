@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -85,7 +86,7 @@ class Worker:
         )
         self._core = core
         self._register = parts.register
-        self._pace = Pace(heartbeat, wait, poll)
+        self._pace = Pace(heartbeat, wait, poll, burst)
         self._exchange = exchange
         self._most_processes = processes or os.cpu_count() or 1
         self._most_deferrals = most_deferrals
@@ -121,7 +122,8 @@ class Worker:
 
     async def serve(self, *, signals: bool = False) -> None:
         """Start, work until `request_stop`, a signal or the server says that it is enough, stop."""
-        undo = self._handle_signals() if signals else None
+        here = threading.current_thread() is threading.main_thread()
+        undo = self._handle_signals() if signals and here else None
         try:
             await self.start()
             await self._told_to_stop()
@@ -134,8 +136,6 @@ class Worker:
         """Begin to fetch, or to try until the server answers."""
         if self._loop is not None:
             raise RuntimeError("the worker has started already")
-        self._stopping.clear()
-        self._forced.clear()
         link = ChosenLink(self._core, self.identity, self._exchange)
         await self.register()
         core = self._core
@@ -151,7 +151,9 @@ class Worker:
             self.worker_id,
             self._most_deferrals,
         )
-        self._loop = Loop(core, link, self._runs, self._register, self.concurrency, self._pace)
+        self._loop = Loop(
+            core, link, self._runs, self._register, self.concurrency, self._pace, self.register
+        )
         self._pump = asyncio.get_running_loop().create_task(self._loop.pump())
         _log.info(
             "worker %s serves %s, %d at once",
@@ -163,7 +165,9 @@ class Worker:
     async def register(self) -> None:
         """Introduce this worker; a server without such a request learns of it with the first heartbeat."""
         with suppress(OjsError):
-            await self._core.call("register", "POST", "/workers/register", self.identity.body())
+            await self._core.call(
+                "register", "POST", "/workers/register", self.identity.body(), tries=2
+            )
 
     def request_stop(self) -> None:
         """Make `serve` end; safe to call again, and from signal handlers of the loop."""
@@ -201,6 +205,7 @@ class Worker:
             pump.cancel()
             with suppress(asyncio.CancelledError):
                 await pump
+            await loop.close()
             if self._runs is not None:
                 self._runs.end()
             with suppress(OjsError):
@@ -213,6 +218,9 @@ class Worker:
                 )
             await self._core.transport.close()
             self._loop = self._pump = self._runs = None
+            self._stopping.clear()
+            self._forced.clear()
+            self.middleware.thaw()
             _log.info("worker %s has ended", self.worker_id)
 
     async def _told_to_stop(self) -> None:

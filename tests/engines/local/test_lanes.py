@@ -177,11 +177,14 @@ class QueueAgainstList(RuleBasedStateMachine):
         newest = job(self.seq, priority)
         newest.keys = tuple((name, "wait") for name in names)
         newest.tenant = tenant
-        for name in names:
-            self.tables.keys.named(name)
+        self.tables.keys.use(newest)
         self.queue.count(newest, AVAILABLE, 1)
         self.queue.line_up(newest)
         self.line.append(newest)
+
+    def ended(self, gone: Job) -> None:
+        self.queue.count(gone, AVAILABLE, -1)
+        self.tables.keys.unuse(gone)
 
     @rule(name=st.sampled_from("abc"), slots=st.sampled_from([None, 0, 1]))
     def limit(self, name: str, slots: int | None) -> None:
@@ -202,7 +205,7 @@ class QueueAgainstList(RuleBasedStateMachine):
         else:
             assert lane.head() is ordered(free)[0]
         taken = self.queue.take(lane)
-        self.queue.count(taken, AVAILABLE, -1)
+        self.ended(taken)
         self.line.remove(taken)
 
     @precondition(lambda self: self.line)
@@ -210,7 +213,7 @@ class QueueAgainstList(RuleBasedStateMachine):
     def leave(self, place: int) -> None:
         gone = self.line.pop(place % len(self.line))
         self.queue.step_out(gone)
-        self.queue.count(gone, AVAILABLE, -1)
+        self.ended(gone)
 
     @invariant()
     def agrees(self) -> None:

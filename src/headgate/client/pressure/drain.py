@@ -12,7 +12,13 @@ from msgspec import Struct
 
 from headgate import ids
 from headgate.client.core import Core, worth_repeating
-from headgate.client.errors import CircuitOpenError, DuplicateJobError, OjsError, ResourceError
+from headgate.client.errors import (
+    CircuitOpenError,
+    DuplicateJobError,
+    OjsError,
+    QueueFullError,
+    ResourceError,
+)
 from headgate.client.pressure.buffer import Buffer, Kept
 
 MOST_JOBS: Final = 100
@@ -45,6 +51,7 @@ class Drain:
         self._queues: dict[str, _Queue] = {}
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
+        self._begun = False
 
     async def keep(self, jobs: Sequence[Kept]) -> bool:
         """Whether they are kept; that means on disk where the buffer is durable."""
@@ -55,9 +62,15 @@ class Drain:
 
     def start(self) -> None:
         """Drain in the background, if that is not going on already."""
+        self._begun = True
         task = self._task
         if task is None or task.done() or task.get_loop().is_closed():
             self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def start_once(self) -> None:
+        """Drain what was there before this object was."""
+        if not self._begun:
+            self.start()
 
     async def flush(self) -> None:
         """Return when the buffer is empty."""
@@ -117,9 +130,14 @@ class Drain:
             queue.not_before_s = now_s + (error.retry_after_s or 0.0)
             return 0.0
         if isinstance(error, ResourceError):
-            queue.waited_s = self._core.waits.refused(queue.waited_s, error.retry_after_s)
+            room = error.room if isinstance(error, QueueFullError) else 0
+            if 0 < room < len(jobs):
+                queue.most = room
+                return 0.0
+            # Only what is as small as can be says by its refusal that there is no room at all.
+            before_s = queue.waited_s if len(jobs) == 1 else 0.0
+            queue.waited_s = self._core.waits.refused(before_s, error.retry_after_s)
             queue.not_before_s = now_s + queue.waited_s
-            # A large batch waits longer for room than a small one.
             queue.most = max(1, len(jobs) // 2)
             return 0.0
         if worth_repeating(error):

@@ -112,24 +112,31 @@ class HttpTransport:
         return head.encode("latin-1", "replace") + body
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
+        connection = Connection(self._most_bytes)
         try:
             async with asyncio.timeout(self._connect_s):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self._most_bytes), self._host, self._port, ssl=self._tls
+                await loop.create_connection(
+                    lambda: connection, self._host, self._port, ssl=self._tls
                 )
+            return connection
         except TimeoutError:
+            connection.abort()
             raise OjsConnectionError(
                 f"no connection to {self.url} within {self._connect_s:g} s"
             ) from None
         except OSError as error:
             raise OjsConnectionError(f"cannot connect to {self.url}: {error}") from None
-        return connection
+        except BaseException:
+            # It may have been made in the very moment in which nobody wanted it any more.
+            connection.abort()
+            raise
 
 
 class _Pool:
     def __init__(self, connections: int) -> None:
         self.room = asyncio.Semaphore(connections)
         self._idle: list[Connection] = []
+        self._closed = False
 
     def take(self) -> Connection | None:
         """The one used last: the others may close when they are not needed."""
@@ -141,13 +148,15 @@ class _Pool:
 
     async def ask(self, connection: Connection, request: bytes) -> Answer:
         answer = await connection.ask(request)
-        if connection.open:
+        if connection.open and not self._closed:
             self._idle.append(connection)
         else:
             connection.abort()
         return answer
 
     def close(self) -> None:
+        """What is in use is closed when its answer has come."""
+        self._closed = True
         for connection in self._idle:
             connection.abort()
         self._idle.clear()

@@ -12,6 +12,7 @@ from typing import Final
 
 from headgate.core.bounds import Bounds, Depth, DropOldest, Load, decide, loads, tightest, warns
 from headgate.core.bounds import Full as Over
+from headgate.core.envelope import unscheduled
 from headgate.core.job import Job
 from headgate.core.states import ACTIVE, CANCELLED, SCHEDULED, TERMINAL
 from headgate.engines.contract import (
@@ -104,9 +105,7 @@ class Admission:
         return None
 
     def _is_counted(self, job: Job) -> bool:
-        queue = self._tables.queues.get(job.queue)
-        resolved = self._tables.resolved_policy if queue is None else queue.resolved
-        return resolved.bounds.bounded or job.tenant in self._tenantry
+        return self._tables.queue(job.queue).bounded or job.tenant in self._tenantry
 
     def _enter(self, draft: Draft, twin: Job | None, now: int, plan: Plan | None) -> Pushed:
         job = draft.job
@@ -117,6 +116,8 @@ class Admission:
             if policy.on_conflict == "replace_except_schedule" and twin.state == SCHEDULED:
                 job.state = SCHEDULED
                 job.due_at = twin.due_at
+                # Its own words would contradict the schedule that it gets.
+                job.fixed = unscheduled(job.fixed)
             replaced = twin.id
             if twin.state not in TERMINAL:
                 self._life.cancel(twin, "system", f"replaced by {job.id}", now)
@@ -295,6 +296,7 @@ class Admission:
             "bound": load.bound,
             "job_type": jobs[0].type,
             "measure": load.measure,
+            "strategy": bounds.strategy,
         }
         self._tables.events.add(
             "backpressure.rejected", now, queue.name, jobs[0].type, queue.name, data=data
@@ -373,9 +375,9 @@ class Admission:
 
     def watch(self, queue: Queue, at: int) -> None:
         """Tell when a queue comes near its bound, reaches it, or is far from it again."""
-        bounds = queue.resolved.bounds
-        if not bounds.bounded and not queue.warned and not queue.filled:
+        if not queue.bounded and not queue.warned and not queue.filled:
             return
+        bounds = queue.resolved.bounds
         found = loads(bounds, queue.depth)
         load = tightest(found)
         is_near = warns(bounds, load)
@@ -391,6 +393,7 @@ class Admission:
             if full is not None:
                 data = {"queue": queue.name, "depth": full.depth, "bound": full.bound}
                 self._tables.events.add("queue.full", at, queue.name, queue=queue.name, data=data)
+        queue.refollow()
 
 
 class Twins:

@@ -77,6 +77,12 @@ class Dispatch:
             queue = queues.get(name)
             if queue is None:
                 continue
+            if queue.is_plain:
+                if allows(queue, call.name) and not fetch.tenant:
+                    self._from_plain(queue, call)
+                if not call.left:
+                    return
+                continue
             while call.left and allows(queue, call.name):
                 lane = self._first(queue, call)
                 if lane is None:
@@ -84,6 +90,22 @@ class Dispatch:
                 self._meet(queue, lane, call)
             if not call.left:
                 return
+
+    def _from_plain(self, queue: Queue, call: _Call) -> None:
+        """The same where nothing can stop a job: most queues are like this."""
+        take, start, now = queue.plain.take, self._life.start, call.now
+        fetch, name = call.fetch, call.name
+        while call.left:
+            job = take()
+            if job is None:
+                return
+            if job.expires_at and job.expires_at <= now:
+                # Its alarm has not been heard yet among many.
+                self._life.expire(job, now)
+                continue
+            start(job, (), fetch.worker, name, fetch.visibility_ms, now)
+            call.taken.append(job)
+            call.left -= 1
 
     def _by_turns(self, call: _Call) -> None:
         fetch, pool, now = call.fetch, call.pool, call.now

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from headgate.core.job import Job
@@ -61,6 +62,8 @@ class EventLog:
         more = job.more
         if more is not None and more.trace_id:
             data["trace_id"] = more.trace_id
+        if job.tenant:
+            data["tenant_id"] = job.tenant
         self.number = number = self.number + 1
         event = (number, kind, at_ms, job.id, job.type, job.queue, job.state, data)
         self.ring.append(event)
@@ -69,6 +72,11 @@ class EventLog:
             for listener in self.listeners:
                 listener(named)
 
+    def whisper(self, kind: str, at_ms: int, subject: str) -> None:
+        """Tell the listeners alone."""
+        for listener in self.listeners:
+            listener(Event(self.number, kind, at_ms, subject, "", subject, "", None))
+
     def settle(self, number: int) -> None:
         """All events up to this number are durable."""
         first = self.durable
@@ -76,7 +84,7 @@ class EventLog:
             return
         self.durable = number
         if self._followers:
-            fresh = self._between(first, number)
+            fresh = [Event._make(event) for event in self._after(first) if event[0] <= number]
             for follower in list(self._followers):
                 follower.take(fresh)
 
@@ -94,12 +102,14 @@ class EventLog:
         wanted = filter_of(interest)
         found: list[Event] = []
         cursor = after
-        for event in self._between(after, self.durable):
+        for event in self._after(after):
+            if event[0] > self.durable:
+                break
             if wanted(event):
                 if len(found) == limit:
                     return EventPage(found, cursor, True)
-                found.append(event)
-            cursor = event.number
+                found.append(Event._make(event))
+            cursor = event[0]
         return EventPage(found, cursor, False)
 
     def follow(self, interest: Interest) -> Follower:
@@ -110,18 +120,15 @@ class EventLog:
     def unfollow(self, follower: Follower) -> None:
         self._followers.pop(follower, None)
 
-    def _between(self, after: int, last: int) -> list[Event]:
-        """Those with numbers in (after, last]."""
+    def _after(self, number: int) -> list[_Raw]:
+        """Those with greater numbers, oldest first."""
         ring = self.ring
-        if not ring or ring[-1][0] <= after:
+        if not ring or ring[-1][0] <= number:
             return []
-        found: list[Event] = []
-        # Most readers are near the end, so walking back from there is short.
-        for event in reversed(ring):
-            if event[0] <= after:
-                break
-            if event[0] <= last:
-                found.append(Event._make(event))
+        # Most readers are near the end, and there are no more of them than numbers.
+        found = list(islice(reversed(ring), ring[-1][0] - number))
+        while found[-1][0] <= number:
+            found.pop()
         found.reverse()
         return found
 
@@ -180,8 +187,8 @@ def _expire(waiter: asyncio.Future[bool]) -> None:
         waiter.set_result(False)
 
 
-def filter_of(interest: Interest) -> Callable[[Event], bool]:
-    """A test for whether an event is of interest."""
+def filter_of(interest: Interest) -> Callable[[_Raw], bool]:
+    """A test for whether an event, named or bare, is of interest."""
     job_id = interest.job_id
     queues = frozenset(interest.queues)
     types = frozenset(interest.job_types)
@@ -189,12 +196,20 @@ def filter_of(interest: Interest) -> Callable[[Event], bool]:
     prefixes = tuple(kind[:-1] for kind in interest.kinds if kind.endswith("*"))
     kinds = bool(interest.kinds)
 
-    def wanted(event: Event) -> bool:
+    if not (job_id or queues or types or kinds):
+        return _every
+
+    def wanted(event: _Raw) -> bool:
+        _, kind, _, subject, job_type, queue, _, _ = event
         return (
-            (not job_id or event.subject == job_id)
-            and (not queues or event.queue in queues)
-            and (not types or event.job_type in types)
-            and (not kinds or event.kind in exact or event.kind.startswith(prefixes))
+            (not job_id or subject == job_id)
+            and (not queues or queue in queues)
+            and (not types or job_type in types)
+            and (not kinds or kind in exact or kind.startswith(prefixes))
         )
 
     return wanted
+
+
+def _every(_event: _Raw) -> bool:
+    return True

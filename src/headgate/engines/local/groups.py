@@ -7,13 +7,12 @@ Only when the lane that comes first is stopped by another of its gates does that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.tenants import DEFAULT_TENANT, Shares
-from headgate.engines.local.heads import Heads
-from headgate.engines.local.heads import Key as Place
+from headgate.engines.local.heads import Heads, Place
 from headgate.engines.local.lanes import Lane
 from headgate.engines.local.timers import NEVER
 
@@ -28,6 +27,8 @@ FAIR: Final = 1
 AGE: Final = 2
 """By sequence alone."""
 ORDERS: Final = (PLAIN, FAIR, AGE)
+ENTRIES: Final = ("plain_entry", "fair_entry", "age_entry")
+"""Where lanes and groups keep their entry in each order."""
 
 
 def plain(lane: Lane) -> Place | None:
@@ -43,12 +44,28 @@ def age(lane: Lane) -> Place | None:
 class Group:
     """The lanes of one queue behind one gate; `key` is None for the queue's own group."""
 
-    __slots__ = ("_heads", "hidden", "key", "lanes", "passing", "queue", "told", "waiting")
+    __slots__ = (
+        "_heads",
+        "_lanes",
+        "age_entry",
+        "all_entry",
+        "fair_entry",
+        "hidden",
+        "key",
+        "passing",
+        "plain_entry",
+        "queue",
+        "told",
+        "waiting",
+    )
 
     def __init__(self, queue: Queue, key: Key | None) -> None:
         self.queue = queue
         self.key = key
-        self.lanes: dict[Lane, None] = {}
+        self._lanes: Lane | dict[Lane, None] | None = None
+        """Mostly one, and there may be as many groups as jobs."""
+        self.plain_entry = self.fair_entry = self.age_entry = self.all_entry = None
+        """What stands for it in the orders of its queue."""
         self.passing = 0
         """Lanes of the queue that pass this gate, wherever they stand."""
         self.waiting = 0
@@ -58,6 +75,10 @@ class Group:
         """Whether it was told that jobs wait here because of the gate."""
         self._heads: list[Heads[Lane] | None] | None = None
 
+    def __lt__(self, other: object) -> bool:
+        """Entries in an order are equal only where one of them counts no longer, so either may be first."""
+        return False
+
     def first(self, order: int) -> Lane | None:
         """The lane that comes first in this order; None when no job stands here."""
         if self._heads is None:
@@ -66,23 +87,37 @@ class Group:
             return None
         heads = self._heads[order]
         if heads is None:
-            heads = self._heads[order] = Heads(self.queue.place_of(order), self.lanes)
+            heads = self._heads[order] = self._ordered(order)
         return heads.first()
+
+    def _ordered(self, order: int) -> Heads[Lane]:
+        return Heads(self.queue.place_of(order), ENTRIES[order], self.lanes)
+
+    @property
+    def lanes(self) -> Collection[Lane]:
+        if self._lanes is None:
+            return ()
+        return self._lanes if isinstance(self._lanes, dict) else (self._lanes,)
 
     def enter(self, lane: Lane) -> None:
         lane.group = self
-        self.lanes[lane] = None
+        if self._lanes is None:
+            self._lanes = lane
+        elif isinstance(self._lanes, dict):
+            self._lanes[lane] = None
+        else:
+            self._lanes = {self._lanes: None, lane: None}
         if self._heads is not None:
             self.notice(lane)
-        elif len(self.lanes) > 1:
-            places = self.queue.place_of
+        elif isinstance(self._lanes, dict):
             wanted = ORDERS if self.queue.fair else (PLAIN, AGE)
-            self._heads = [
-                Heads(places(order), self.lanes) if order in wanted else None for order in ORDERS
-            ]
+            self._heads = [self._ordered(order) if order in wanted else None for order in ORDERS]
 
     def leave(self, lane: Lane) -> None:
-        self.lanes.pop(lane, None)
+        if isinstance(self._lanes, dict):
+            self._lanes.pop(lane, None)
+        else:
+            self._lanes = None
         if self._heads is not None:
             for heads in self._heads:
                 if heads is not None:
@@ -121,10 +156,10 @@ class Groups:
             if self._seen is None:
                 wanted = ORDERS if self.queue.fair else (PLAIN, AGE)
                 self._seen = [
-                    Heads(self._place_of(order), (self.own,)) if order in wanted else None
+                    self._ordered(order, (self.own,)) if order in wanted else None
                     for order in ORDERS
                 ]
-                self._everybody = Heads(self._place_of(AGE), (self.own,))
+                self._everybody = Heads(self._place_of(AGE), "all_entry", (self.own,))
         return group
 
     def forget(self, key: Key) -> None:
@@ -225,8 +260,11 @@ class Groups:
         seen = self._seen[order]
         if seen is None:
             shown = [self.own, *(group for group in self.by_key.values() if not group.hidden)]
-            seen = self._seen[order] = Heads(self._place_of(order), shown)
+            seen = self._seen[order] = self._ordered(order, shown)
         return seen.first()
+
+    def _ordered(self, order: int, groups: Iterable[Group]) -> Heads[Group]:
+        return Heads(self._place_of(order), ENTRIES[order], groups)
 
     def _place_of(self, order: int) -> Callable[[Group], Place | None]:
         place = self.queue.place_of(order)

@@ -7,14 +7,17 @@ Time is in microseconds here; what happens is told in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush, merge
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from msgspec import Struct
+
 from headgate.core.gates import Closed, Gate, Kind, Limits, LimitsChange, Override, changed
 from headgate.core.job import Job
-from headgate.core.limits import Use, queue_key, tenant_key
+from headgate.core.limits import Use, queue_key, tenant_key, uses_from
 from headgate.engines.local.groups import Group
 from headgate.engines.local.lanes import Lane
 from headgate.engines.local.timers import NEVER
@@ -24,6 +27,16 @@ if TYPE_CHECKING:
     from headgate.engines.local.tables import Tables
 
 GATE: Final = "gate"
+
+
+class _Said(Struct):
+    """What is wanted of a job's fixed members."""
+
+    rate_limit: Any = None
+
+
+_said = msgspec.json.Decoder(_Said)
+_NO_LIMITS: Final = Limits()
 
 
 class Key(Gate):
@@ -143,6 +156,7 @@ class Keys:
         "_quiet",
         "inner",
         "known",
+        "next_us",
         "now_us",
         "on_sooner",
         "tables",
@@ -155,6 +169,8 @@ class Keys:
         self.inner: dict[str, Key] = {}
         """The gates of queues and tenants."""
         self.now_us = 0
+        self.next_us = NEVER
+        """The next instant at which a gate may change by itself; it may be too early, never too late."""
         self.on_sooner: Callable[[], None] | None = None
         self._looks: list[tuple[int, int, Key]] = []
         self._count = 0
@@ -163,17 +179,10 @@ class Keys:
 
     # time
 
-    @property
-    def next_us(self) -> int:
-        """The next instant at which a gate changes by itself; NEVER when none will."""
-        looks = self._looks
-        while looks and looks[0][2].look_at != looks[0][0]:
-            heappop(looks)
-        return looks[0][0] if looks else NEVER
-
     def look(self) -> None:
         """Look at the gate whose time has come; `now_us` is that time."""
         at, _, key = heappop(self._looks)
+        self._look_ahead()
         if key.look_at != at:
             return
         key.look_at = 0
@@ -183,6 +192,12 @@ class Keys:
             self._dirty[key] = None
         self.recheck(key)
         self._forget_if_idle(key)
+
+    def _look_ahead(self) -> None:
+        looks = self._looks
+        while looks and looks[0][2].look_at != looks[0][0]:
+            heappop(looks)
+        self.next_us = looks[0][0] if looks else NEVER
 
     def _arm(self, key: Key) -> None:
         at = NEVER
@@ -201,12 +216,13 @@ class Keys:
     def _look_at(self, key: Key, at: int) -> None:
         if key.look_at and key.look_at <= at:
             return
-        sooner = at < self.next_us
         key.look_at = at
         self._count += 1
         heappush(self._looks, (at, self._count, key))
-        if sooner and self.on_sooner is not None:
-            self.on_sooner()
+        if at < self.next_us:
+            self.next_us = at
+            if self.on_sooner is not None:
+                self.on_sooner()
 
     # who passes
 
@@ -233,11 +249,7 @@ class Keys:
         for (name, _), use in zip(job.keys, uses, strict=True):
             key = self.known.get(name)
             if key is None:
-                key = self.known[name] = Key(name, _first(use.change))
-                self._dirty[key] = None
-                if key.limits.concurrency == 0:
-                    # Nothing else closes a gate that nobody has passed yet.
-                    self.recheck(key)
+                key = self._new(name, use.change)
             elif key.register(use.change):
                 self._dirty[key] = None
                 self.recheck(key)
@@ -248,12 +260,39 @@ class Keys:
         for name, _ in job.keys:
             self.named(name).users += 1
 
+    def use_again(self, job: Job) -> None:
+        """A job that had ended names its keys again; of a key about which nobody else says anything, it says what it said before."""
+        said: Sequence[Use] | None = None
+        for place, (name, _) in enumerate(job.keys):
+            key = self.known.get(name)
+            if key is None or (not key.users and key.limits == _NO_LIMITS):
+                if said is None:
+                    said = uses_from(_said.decode(b"{%b}" % job.fixed).rate_limit, job.queue)
+                change = said[place].change if place < len(said) else LimitsChange()
+                if key is None:
+                    key = self._new(name, change)
+                elif key.register(change):
+                    self._dirty[key] = None
+                    self.recheck(key)
+            key.users += 1
+
+    def _new(self, name: str, change: LimitsChange) -> Key:
+        key = self.known[name] = Key(name, _first(change))
+        self._dirty[key] = None
+        if key.limits.concurrency == 0:
+            # Nothing else closes a gate that nobody has passed yet.
+            self.recheck(key)
+        return key
+
     def unuse(self, job: Job) -> None:
         """A job has ended."""
         for name, _ in job.keys:
             key = self.known[name]
             key.users -= 1
             if not key.users:
+                # Its lanes are empty: whoever stands there names it.
+                for lane in key.passing:
+                    lane.group.queue.close_lane(lane)
                 self._forget_if_idle(key)
 
     def start(self, job: Job, gates: Iterable[Key]) -> None:

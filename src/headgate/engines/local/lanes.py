@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush, merge
 from operator import neg
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.core.job import Job
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 Uses = tuple[tuple[str, str], ...]
 """Keys by their names, each with what happens when it is closed."""
+
+
+_NONE: Final[list[int]] = []
+"""Shared by all lanes without rows; it stays empty."""
 
 
 class Row:
@@ -40,13 +44,17 @@ class Lane:
         "_count",
         "_only",
         "_rows",
+        "age_entry",
+        "fair_entry",
         "gates",
         "group",
         "husks",
+        "plain_entry",
         "posts",
         "priorities",
         "size",
         "tenant",
+        "tenant_entry",
         "uses",
     )
 
@@ -61,11 +69,17 @@ class Lane:
         """Where it stands."""
         self.size = 0
         self.husks = 0
-        self.priorities: list[int] = []
+        self.priorities: list[int] = _NONE
         """Those that have a row with jobs, highest first."""
+        self.plain_entry = self.fair_entry = self.age_entry = self.tenant_entry = None
+        """What stands for it in the orders of its group and of its tenant."""
         self._only: Job | None = None
         self._rows: dict[int, Row] | None = None
         self._count = 0
+
+    def __lt__(self, other: object) -> bool:
+        """Entries in an order are equal only where one of them counts no longer, so either may be first."""
+        return False
 
     def add(self, job: Job) -> bool:
         """Let the job stand in line; true when the lane may now come earlier than before in some order."""
@@ -77,6 +91,7 @@ class Lane:
                 return True
             first, self._only = self._only, None
             self._rows = {}
+            self.priorities = []
             self._stand(first)
         return self._stand(job)
 
@@ -150,18 +165,21 @@ class Lane:
 
     def take(self) -> Job | None:
         """Remove the head and return it."""
+        if self._rows is None:
+            job, self._only = self._only, None
+            if job is not None:
+                self.size = 0
+                job.lane = None
+            return job
         job = self.head()
         if job is None:
             return None
-        if self._rows is None:
-            self._only = None
+        row = self._rows[self.priorities[0]]
+        line = row.in_order
+        if line and line[0] is job:
+            line.popleft()
         else:
-            row = self._rows[self.priorities[0]]
-            line = row.in_order
-            if line and line[0] is job:
-                line.popleft()
-            else:
-                heappop(row.came_back)
+            heappop(row.came_back)
         self.size -= 1
         job.lane = None
         if not self.size:
@@ -184,7 +202,7 @@ class Lane:
     def _rest(self) -> None:
         """Nobody stands here: what was needed for many goes."""
         self._rows = None
-        self.priorities.clear()
+        self.priorities = _NONE
         self.husks = 0
 
     def _sweep(self) -> None:

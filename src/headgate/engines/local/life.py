@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Raw, msgpack
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from headgate.core import history
 from headgate.core.job import MAX_ERRORS, Job
 from headgate.core.limits import Use
+from headgate.core.queues import Resolved
 from headgate.core.retry import Discard, Failure, Requeue, RetryAt, decide
 from headgate.core.states import (
     ACTIVE,
@@ -38,12 +39,14 @@ LARGEST_RESULT_IN_EVENT = 4_096
 class Life:
     """`at` is the instant at which the thing happens, in ms."""
 
-    __slots__ = ("_kept", "_tell", "tables")
+    __slots__ = ("_kept", "_tell", "on_buried", "tables")
 
     def __init__(self, tables: Tables, kept: Kept) -> None:
         self.tables = tables
         self._kept = kept
         self._tell = tables.events.add_job
+        self.on_buried: Callable[[Resolved, int], None] | None = None
+        """Called with what holds in the queue from which a dead letter came."""
 
     # into the line
 
@@ -67,6 +70,7 @@ class Life:
             tables.line_up(job)
             return
         tables.save_new(job)
+        tables.touch(queue)
         if state == SCHEDULED:
             self._tell("job.scheduled", at, job, {"scheduled_at": job.due_at})
         self._arm_waiting(job)
@@ -137,6 +141,8 @@ class Life:
         tables.hold(job)
         if gates:
             tables.keys.start(job, gates)
+        # What runs does not wait any more: there may be room in the queue, or nothing left for others.
+        tables.touch(queue)
         tables.log.write(changed(job, AVAILABLE))
         tables.timers.arm(job, min(until, at + job.timeout_ms))
         wait_ms = at - job.enqueued_at
@@ -231,7 +237,12 @@ class Life:
         )
         if isinstance(decision, Requeue):
             job.attempt -= 1
-            self._back(job, at)
+            if failure.deferred:
+                job.rare().deferrals += 1
+            if decision.later is None:
+                self._back(job, at)
+            else:
+                self._retry_later(job, decision.later, at)
             return
         self._note(job, entry or history.failure_entry(failure, job.attempt, at))
         self._tell_failed(job, at)
@@ -265,17 +276,14 @@ class Life:
         more.retry_delay_ms = decision.delay_ms
         tables.save(job, ACTIVE)
         self._arm_waiting(job)
-        self._tell(
-            "job.retrying",
-            at,
-            job,
-            {
-                "attempt": job.attempt,
-                "max_attempts": job.max_attempts,
-                "next_retry_at": decision.at,
-                "error": more.errors[-1],
-            },
-        )
+        data: dict[str, Any] = {
+            "attempt": job.attempt,
+            "max_attempts": job.max_attempts,
+            "next_retry_at": decision.at,
+        }
+        if more.errors:
+            data["error"] = more.errors[-1]
+        self._tell("job.retrying", at, job, data)
         self._follow(job, at)
 
     # ends of a job
@@ -336,6 +344,22 @@ class Life:
         queue.recent.enqueued(at)
         tables.line_up(job)
         self._follow(job, at)
+        if self.on_buried is not None:
+            self.on_buried(origin.resolved, at)
+
+    @staticmethod
+    def is_buried(job: Job) -> bool:
+        """Whether it stands in a queue for dead letters."""
+        return job.more is not None and bool(job.more.origin)
+
+    def prune(self, job: Job, at: int) -> None:
+        """A dead letter that nobody has taken for too long is forgotten."""
+        queue = job.rare().origin
+        self._end(job, DISCARDED, at)
+        self.tables.save(job, AVAILABLE)
+        data = {"job_id": job.id, "queue": queue, "job_type": job.type}
+        self.tables.events.add("dead_letter.pruned", at, job.id, job.type, job.queue, data=data)
+        self.forget(job)
 
     def move(self, job: Job, target: Queue, at: int) -> None:
         """A job that waits goes on waiting in another queue; it keeps its place by sequence."""
@@ -440,7 +464,7 @@ class Life:
     def can_start_over(job: Job) -> bool:
         """Whether somebody may retry it by hand: it failed, or it is a dead letter that nobody runs."""
         if job.state == AVAILABLE:
-            return job.more is not None and bool(job.more.origin)
+            return Life.is_buried(job)
         return job.state in (DISCARDED, RETRYABLE)
 
     def revive(self, job: Job, changes: Replay, at: int) -> Job:
@@ -455,6 +479,7 @@ class Life:
         if was == DISCARDED or buried:
             job.attempt = 0
             job.dead = False
+            more.deferrals = 0
             more.reason = ""
             more.re_enqueued_at = at
         target = changes.queue or more.origin or job.queue
@@ -489,10 +514,13 @@ class Life:
         tables = self.tables
         before = job.priority
         if job.state == AVAILABLE:
-            tables.step_out(job)
-            job = tables.renewed(job)
+            # The new record comes before the old one goes, so that its keys never lack somebody who waits.
+            old, lane = job, job.lane
+            job = tables.renewed(old)
+            old.lane = lane
             job.priority = priority
             tables.line_up(job)
+            tables.step_out(old)
         else:
             job.priority = priority
         tables.save(job, job.state)

@@ -27,6 +27,7 @@ class Waiter:
         self._future: asyncio.Future[bool] | None = None
         for queue, need in needs.items():
             queue.line[self] = need
+            queue.followed = True
 
     @property
     def is_woken(self) -> bool:
@@ -72,6 +73,7 @@ class Waiter:
         self._closed = True
         for queue in self.needs:
             queue.line.pop(self, None)
+            queue.refollow()
         self._on_close(self)
 
 

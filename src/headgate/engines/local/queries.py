@@ -149,7 +149,8 @@ def ids_after(
 
 def dead_letters(connection: apsw.Connection) -> DeadLetterStats:
     by_queue = connection.execute(
-        "SELECT queue, count(*) FROM jobs WHERE dead = 1 GROUP BY queue ORDER BY queue"
+        f"SELECT CASE {_ORIGIN} WHEN '' THEN queue ELSE {_ORIGIN} END AS origin, count(*) "
+        "FROM jobs WHERE dead = 1 GROUP BY origin ORDER BY origin"
     )
     by_type = connection.execute(
         f"SELECT coalesce({_ERROR_TYPE}, 'unknown') AS kind, count(*) FROM jobs WHERE dead = 1 "
@@ -158,7 +159,8 @@ def dead_letters(connection: apsw.Connection) -> DeadLetterStats:
     queues = {str(name): int(jobs) for name, jobs in by_queue}
     types = {str(name): int(jobs) for name, jobs in by_type}
     ends = connection.execute(
-        "SELECT min(finished_at), max(finished_at) FROM jobs WHERE dead = 1"
+        f"SELECT min(at), max(at) FROM (SELECT CASE finished_at WHEN 0 THEN {_BURIED_AT} "
+        "ELSE finished_at END AS at FROM jobs WHERE dead = 1)"
     ).fetchone()
     oldest, newest = ends if ends is not None else (None, None)
     return DeadLetterStats(sum(queues.values()), queues, types, oldest or 0, newest or 0)
@@ -188,6 +190,34 @@ def outlived_dead(connection: apsw.Connection, until: int, most: int, limit: int
         "OR rowid IN (SELECT rowid FROM jobs WHERE dead = 1 AND finished_at > 0 "
         "ORDER BY finished_at DESC LIMIT -1 OFFSET ?)) ORDER BY finished_at LIMIT ?",
         (until, most, limit),
+    )
+    return [str(job_id) for (job_id,) in rows]
+
+
+_ORIGIN = "coalesce(json_extract(CAST(more AS TEXT), '$.origin'), '')"
+_BURIED_AT = "json_extract(CAST(more AS TEXT), '$.buried_at')"
+_LETTERS = f"dead = 1 AND finished_at = 0 AND {_ORIGIN} <> ''"
+"""Dead letters that stand in a queue of their own."""
+
+
+def origins(connection: apsw.Connection) -> dict[str, int]:
+    """The queues from which dead letters in queues of their own came, and when the first of each was buried."""
+    rows = connection.execute(
+        f"SELECT {_ORIGIN} AS origin, min({_BURIED_AT}) FROM jobs WHERE {_LETTERS} GROUP BY origin"
+    )
+    return {str(origin): int(at) for origin, at in rows}
+
+
+def outlived_letters(
+    connection: apsw.Connection, origin: str, until: int, most: int, limit: int
+) -> list[str]:
+    """Those from this queue that were buried at or before `until`, and those beyond the newest `most` (0: no bound); none that runs."""
+    rows = connection.execute(
+        f"SELECT id FROM (SELECT id, state, {_BURIED_AT} AS at, "
+        f"row_number() OVER (ORDER BY {_BURIED_AT} DESC, seq DESC) AS place "
+        f"FROM jobs WHERE {_LETTERS} AND {_ORIGIN} = ?) "
+        "WHERE state <> 'active' AND (at <= ? OR (? > 0 AND place > ?)) ORDER BY at LIMIT ?",
+        (origin, until, most, most, limit),
     )
     return [str(job_id) for (job_id,) in rows]
 

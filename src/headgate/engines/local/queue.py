@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ class Tenanted:
     def first(self, *, actors: bool = True) -> Lane | None:
         """The lane whose head may start, or has to be acted upon, before all others of the tenant."""
         if self.heads is None:
-            self.heads = Heads(plain, self.lanes)
+            self.heads = Heads(plain, "tenant_entry", self.lanes)
         aside: list[Lane] = []
         try:
             while (lane := self.heads.first()) is not None:
@@ -98,7 +98,7 @@ class Tenanted:
 class Queue:
     __slots__ = (
         "_lanes",
-        "_plain",
+        "bounded",
         "bytes",
         "config",
         "counts",
@@ -107,6 +107,7 @@ class Queue:
         "exists",
         "fair",
         "filled",
+        "followed",
         "gate",
         "groups",
         "keys",
@@ -115,6 +116,7 @@ class Queue:
         "name",
         "paused",
         "paused_at",
+        "plain",
         "recent",
         "resolved",
         "rotas",
@@ -129,6 +131,10 @@ class Queue:
     def __init__(self, name: str, keys: Keys) -> None:
         self.name = name
         self.keys = keys
+        self.followed = False
+        """Whether somebody has to be told when something changes here."""
+        self.bounded = False
+        """Whether it has a bound."""
         self.exists = False
         """A deleted queue is remembered while finished jobs of it are kept."""
         self.paused = False
@@ -158,8 +164,9 @@ class Queue:
         self.warned = self.filled = False
         """Whether it was told that it is nearly, and quite, full."""
         self.groups = Groups(self)
-        self._plain = Lane("", ())
-        self.groups.own.enter(self._plain)
+        self.plain = Lane("", ())
+        """Of the jobs that pass no gate and belong to no tenant."""
+        self.groups.own.enter(self.plain)
         self._lanes: dict[tuple[str, Uses], Lane] = {}
 
     # lines
@@ -174,7 +181,7 @@ class Queue:
         """Let an available job stand in its lane."""
         uses = job.keys
         if not uses and not job.tenant:
-            lane = self._plain
+            lane = self.plain
         else:
             if job.dead and uses:
                 uses = tuple((name, "wait") for name, _ in uses)
@@ -206,8 +213,6 @@ class Queue:
     def _left(self, lane: Lane) -> None:
         for group in lane.posts:
             self.keys.step_out(group)
-        if not lane.size and lane is not self._plain:
-            self._close_lane(lane)
 
     def _open_lane(self, tenant: str, uses: Uses) -> Lane:
         keys = self.keys
@@ -234,14 +239,30 @@ class Queue:
     def _strip(self, lane: Lane) -> None:
         for key, _ in lane.gates:
             key.part(lane)
+        self._pass_no_more(lane.posts)
+        lane.gates = lane.posts = ()
+
+    def _reequip(self, lane: Lane, gates: list[tuple[Key, str]]) -> None:
+        """Let it pass other gates; its jobs do not cease to wait for those that it passes as before."""
+        size, before = lane.size, lane.posts
+        for key, _ in lane.gates:
+            key.part(lane)
+        self._equip(lane, gates)
         for group in lane.posts:
+            self.keys.line_up(group, size)
+        for group in before:
+            self.keys.step_out(group, size)
+        self._pass_no_more(before)
+
+    def _pass_no_more(self, posts: Iterable[Group]) -> None:
+        for group in posts:
             group.passing -= 1
             if not group.passing:
                 assert group.key is not None
                 self.groups.forget(group.key)
-        lane.gates = lane.posts = ()
 
-    def _close_lane(self, lane: Lane) -> None:
+    def close_lane(self, lane: Lane) -> None:
+        """One of its keys, or its tenant, has no job any more: neither has the lane."""
         del self._lanes[lane.tenant, lane.uses]
         lane.group.leave(lane)
         self._strip(lane)
@@ -262,14 +283,8 @@ class Queue:
             gates = [(key, on_limit) for key, on_limit in lane.gates if key.client]
             if own is not None:
                 gates.append((own, "wait"))
-            size = lane.size
             lane.group.leave(lane)
-            for group in lane.posts:
-                self.keys.step_out(group, size)
-            self._strip(lane)
-            self._equip(lane, gates)
-            for group in lane.posts:
-                self.keys.line_up(group, size)
+            self._reequip(lane, gates)
             home = home_of(lane)
             (self.groups.own if home is None else self.groups.of(home)).enter(lane)
             self.groups.notice(lane)
@@ -277,12 +292,15 @@ class Queue:
 
     def meet_actor(self, lane: Lane) -> None:
         """A key was closed at which this lane does not wait: the next fetch has to meet it."""
-        if not lane.size:
-            return
         if lane.group is not self.groups.own:
             self.groups.move(lane, self.groups.own)
         if lane.tenant:
             self.tenants[lane.tenant].notice(lane)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all its jobs stand in the plain lane, and no limit or turn of tenants is to be heeded."""
+        return not self._lanes and self.gate is None and not self.fair
 
     def first(self, order: int = PLAIN, tenant: str = "", *, actors: bool = True) -> Lane | None:
         """The lane whose head may start, or has to be acted upon, before all others."""
@@ -299,7 +317,7 @@ class Queue:
             return
         yield first
         # Mostly one is enough; only from here on all lanes have to be looked at.
-        lanes = [lane for lane in (self._plain, *self._lanes.values()) if lane.size]
+        lanes = [lane for lane in (self.plain, *self._lanes.values()) if lane.size]
         for job in merge(*(lane.by_age() for lane in lanes), key=lambda job: job.seq):
             if job is not first:
                 yield job
@@ -335,6 +353,8 @@ class Queue:
         if state in tenanted.counts:
             tenanted.counts[state] += by
             if by < 0 and not any(tenanted.counts.values()):
+                for lane in list(tenanted.lanes):
+                    self.close_lane(lane)
                 del self.tenants[tenant]
 
     @property
@@ -353,22 +373,21 @@ class Queue:
         """Of its tightest bound."""
         return tightest(loads(self.resolved.bounds, self.depth))
 
-    @property
-    def followed(self) -> bool:
-        """Whether somebody has to be told when something changes here."""
-        return bool(
+    def refollow(self) -> None:
+        """Somebody came who wants to be told of changes here, or left."""
+        self.followed = bool(
             self.waiting
             or self.rotas
             or self.line
             or self.draining
-            or self.resolved.bounds.bounded
+            or self.bounded
             or self.warned
             or self.filled
         )
 
     def check(self) -> None:
         """Raise AssertionError where the lines contradict the counts or themselves; for tests."""
-        lanes = [self._plain, *self._lanes.values()]
+        lanes = [self.plain, *self._lanes.values()]
         size = sum(lane.size for lane in lanes)
         assert size == self.counts[AVAILABLE], f"{self.name}: {size} in line"
         for lane in lanes:
@@ -376,7 +395,10 @@ class Queue:
             assert lane in group.lanes, f"{self.name}: a lane stands nowhere"
             shut = group.key.shut if group.key is not None else None
             assert not group.hidden or shut is not None, f"{self.name}: hidden behind an open gate"
-            assert lane.size or lane is self._plain, f"{self.name}: an empty lane"
+            known = self.keys.known
+            used = all(known.get(key.key) is key for key, _ in lane.gates if key.client)
+            assert used, f"{self.name}: a lane of a key that was forgotten"
+            assert not lane.tenant or lane.tenant in self.tenants, f"{self.name}: nobody's lane"
             if actionable(lane):
                 assert group is self.groups.own, f"{self.name}: hidden from those who must meet it"
         for group in self.groups.by_key.values():

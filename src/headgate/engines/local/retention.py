@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 import apsw
 
 from headgate.core.errors import BackendUnavailable
-from headgate.core.states import CANCELLED, COMPLETED, DISCARDED, TERMINAL
+from headgate.core.queues import Resolved
+from headgate.core.states import ACTIVE, CANCELLED, COMPLETED, DISCARDED, TERMINAL
 from headgate.core.times import DAY_MS
 from headgate.engines.local import queries
 from headgate.engines.local.kept import Kept
@@ -53,11 +55,17 @@ class Retention:
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        home.life.on_buried = self._buried
         self._alarm = Alarm(self._ring)
         self._running: asyncio.Task[None] | None = None
 
     def look_at(self, at_ms: int) -> None:
         self._home.life.tables.timers.arm(self._alarm, at_ms)
+
+    def _buried(self, resolved: Resolved, at_ms: int) -> None:
+        """There is one more dead letter in a queue of its own."""
+        soon = PAUSE_MS if resolved.dead_letter_max_size else resolved.dead_letter_ttl_ms
+        self.look_at(at_ms + soon)
 
     async def stop(self) -> None:
         if self._running is not None:
@@ -85,17 +93,33 @@ class Retention:
         dead = await home.ask(
             lambda c: queries.outlived_dead(c, now - DEAD_KEPT_MS, DEAD_KEPT, AT_ONCE)
         )
-        leaving = gone + dead
+        letters = await self._outlived_letters(now)
+        leaving = gone + dead + letters
         for start in range(0, len(leaving), SLICE):
             for job_id in leaving[start : start + SLICE]:
                 job = home.life.tables.find(job_id)
                 if job is not None and job.state in TERMINAL:
                     home.life.forget(job)
+                elif job is not None and job.state != ACTIVE and home.life.is_buried(job):
+                    home.life.prune(job, home.now_ms)
             await asyncio.sleep(0)
         for name in [name for name, until in home.answers.items() if until <= now]:
             del home.answers[name]
             home.kept.set(ANSWER, name, None)
-        return max(len(gone), len(dead)) >= AT_ONCE
+        return max(len(gone), len(dead), len(letters)) >= AT_ONCE
+
+    async def _outlived_letters(self, now: int) -> list[str]:
+        """Dead letters in queues of their own that are too old, or too many, for the queue that they came from."""
+        tables = self._home.life.tables
+        found: list[str] = []
+        for origin in await self._home.ask(queries.origins):
+            resolved = tables.queue(origin).resolved
+            until, most = now - resolved.dead_letter_ttl_ms, resolved.dead_letter_max_size
+            asked = partial(
+                queries.outlived_letters, origin=origin, until=until, most=most, limit=AT_ONCE
+            )
+            found += await self._home.ask(asked)
+        return found
 
     def _keeping(self, *, all_queues: bool = False) -> list[tuple[str, str, int]]:
         """Queue, state and how long its jobs are kept, where there are any."""
@@ -115,6 +139,10 @@ class Retention:
         """When the next job may be forgotten, at the latest in a day."""
         home = self._home
         keeping = self._keeping()
+        letters_kept = {
+            name: queue.resolved.dead_letter_ttl_ms
+            for name, queue in home.life.tables.queues.items()
+        }
 
         def first(connection: apsw.Connection) -> int:
             soonest = NEVER
@@ -122,6 +150,8 @@ class Retention:
                 ended = queries.first_end(connection, name, state)
                 if ended:
                     soonest = min(soonest, ended + keep_ms)
+            for origin, buried_at in queries.origins(connection).items():
+                soonest = min(soonest, buried_at + letters_kept.get(origin, DAY_MS))
             return soonest
 
         now = home.now_ms

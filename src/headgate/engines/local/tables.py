@@ -15,6 +15,7 @@ from headgate.core.job import Job, copy_of
 from headgate.core.limits import queue_key
 from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
 from headgate.core.states import ACTIVE, AVAILABLE, SCHEDULED, TERMINAL
+from headgate.engines.contract import QUEUE_OPENED
 from headgate.engines.local.events import EventLog
 from headgate.engines.local.keys import Keys
 from headgate.engines.local.queue import Queue, size_of
@@ -124,6 +125,7 @@ class Tables:
             queue.created_at = queue.updated_at = self.now
             self.resolve(queue)
             self.save_queue(queue)
+            self.events.whisper(QUEUE_OPENED, self.now, name)
         return queue
 
     def save_queue(self, queue: Queue) -> None:
@@ -135,6 +137,7 @@ class Tables:
     def resolve(self, queue: Queue) -> None:
         """Put its settings together anew, and let its limits hold."""
         queue.resolved = rules.resolve(self.policy, queue.config, queue.name)
+        queue.bounded = queue.resolved.bounds.bounded
         queue.fair = queue.resolved.fairness.enabled or queue.name in self.fair_pools
         name = queue_key(queue.name)
         if queue.exists and queue.resolved.limits != NO_LIMITS:
@@ -148,6 +151,7 @@ class Tables:
         elif queue.gate is not None:
             queue.gate = None
             self.keys.unlimit(name)
+        queue.refollow()
         self.touch(queue)
 
     def touch(self, queue: Queue) -> None:
@@ -182,9 +186,10 @@ class Tables:
         if job.unique is not None:
             self.unique.setdefault(job.unique, []).append(job)
         queue = self.queues[job.queue]
-        queue.count(job, job.state, 1)
+        queue.counts[job.state] += 1
+        if job.tenant:
+            queue.count_tenant(job.tenant, job.state, 1)
         queue.bytes += size_of(job)
-        self.touch(queue)
 
     def save_new(self, job: Job) -> None:
         self.log.write(stored(job, ""))
@@ -219,27 +224,29 @@ class Tables:
     def set_state(self, job: Job, state: str) -> None:
         queue = self.queues[job.queue]
         was = job.state
-        queue.count(job, state, 1)
-        queue.count(job, was, -1)
+        counts = queue.counts
+        counts[state] += 1
+        counts[was] -= 1
+        if job.tenant:
+            queue.count_tenant(job.tenant, state, 1)
+            queue.count_tenant(job.tenant, was, -1)
         if was == SCHEDULED and job.more is not None and job.more.postponed_by:
             self._no_longer_postponed(job)
         job.state = state
         if state in TERMINAL:
-            self._end(job, queue)
-        self.touch(queue)
-
-    def _end(self, job: Job, queue: Queue) -> None:
-        """The job does not live any more; it takes no room and names no keys."""
-        queue.bytes -= size_of(job)
-        if job.keys:
-            self.keys.unuse(job)
+            # It does not live any more: it takes no room and names no keys.
+            queue.bytes -= size_of(job)
+            if job.keys:
+                self.keys.unuse(job)
+        if queue.followed:
+            self.touch(queue)
 
     def transfer(self, job: Job, queue: Queue, state: str) -> None:
         """Let a job be counted in another queue, or anew in the same one, alive in this state."""
         old, was = self.queue(job.queue), job.state
         lives = was not in TERMINAL
         if not lives and job.keys:
-            self.keys.use(job)
+            self.keys.use_again(job)
         queue.count(job, state, 1)
         queue.bytes += size_of(job)
         old.count(job, was, -1)
@@ -267,7 +274,8 @@ class Tables:
         queue.line_up(job)
         if job.expires_at:
             self.arm(job, job.expires_at)
-        self.touch(queue)
+        if queue.followed:
+            self.touch(queue)
 
     def step_out(self, job: Job) -> None:
         """Let an available job leave its line."""
@@ -299,7 +307,8 @@ class Tables:
             if not self.freed:
                 self.on_touched()
             self.freed.append(job)
-        self.touch(queue)
+        if queue.followed:
+            self.touch(queue)
 
     def renewed(self, job: Job) -> Job:
         """A fresh record in the place of one that may have left traces in a line."""

@@ -37,9 +37,11 @@ class Waiting:
         """Stand in line at these queues, and at no other."""
         for queue in self.queues:
             queue.waiting.pop(self, None)
+            queue.refollow()
         self.queues = queues
         for queue in queues:
             queue.waiting[self] = None
+            queue.followed = True
 
     @property
     def is_woken(self) -> bool:
@@ -82,6 +84,7 @@ class Waiting:
         queues = self.queues
         for queue in queues:
             queue.waiting.pop(self, None)
+            queue.refollow()
         self._on_pass(self, True)
         self.queues = []
 

@@ -33,7 +33,7 @@ async def list_jobs(context: Context, request: Request) -> Answer:
 
 async def delete(context: Context, request: Request) -> Answer:
     (job_id,) = request.params
-    await operations.delete(context.engine, job_id, request.now_ms)
+    await operations.delete(context.engine, job_id, request.identity.name, request.now_ms)
     return Answer(b"", 204)
 
 
@@ -68,7 +68,7 @@ ROUTES: Sequence[Route] = (
            request=dead_letter.Retry, body="optional", response=ReplayedJob, owned=True,
            errors=(400, 404, 409, 413, 422)),
     _route("DELETE", "/{id}", delete, summary="Forget a dead letter", status=204, owned=True,
-           errors=(404,)),
+           errors=(404, 409)),
     _route("POST", "/retry", retry_selected, summary="Try many dead letters again",
            request=Selection, body="required", response=AdminBulk, errors=(400,)),
     _route("DELETE", "", delete_selected, summary="Forget many dead letters",

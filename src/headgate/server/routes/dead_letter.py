@@ -63,7 +63,7 @@ async def retry(context: Context, request: Request) -> Answer:
 
 async def delete(context: Context, request: Request) -> Answer:
     (job_id,) = request.params
-    await dead_letter.delete(context.engine, job_id, request.now_ms)
+    await dead_letter.delete(context.engine, job_id, request.identity.name, request.now_ms)
     return answer(DeletedDeadLetter(deleted=True, job_id=job_id))
 
 
@@ -146,7 +146,7 @@ ROUTES: Sequence[Route] = (
            request=Retry, body="optional", response=ReplayedJob, **OWNED,
            errors=(400, 404, 409, 413, 422)),
     _route("DELETE", "/{id}", delete, OPERATORS, summary="Forget a dead letter",
-           response=DeletedDeadLetter, **OWNED, errors=(404,)),
+           response=DeletedDeadLetter, **OWNED, errors=(404, 409)),
     _route("POST", "/retry", retry_selected, OPERATORS, summary="Try many dead letters again",
            request=Selection, body="required", response=Retried, also=(202,), tenant="needed",
            errors=(400,)),

@@ -11,7 +11,7 @@ from headgate.operations import explain
 from headgate.server.answers import answer
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY
-from headgate.server.route import Answer, Request, Route
+from headgate.server.route import OWNED, Answer, Request, Route
 from headgate.wire.explain import BarrierInfo, ExplainAnswer
 from headgate.wire.limits import parted
 
@@ -66,6 +66,6 @@ def _barrier(reason: explain.Reason, now_ms: int) -> BarrierInfo:
 
 
 ROUTES: Sequence[Route] = (
-    Route("GET", "/ojs/v1/jobs/{id}/explain", look, EVERYBODY, tag="jobs",
+    Route("GET", "/ojs/v1/jobs/{id}/explain", look, EVERYBODY, tag="jobs", **OWNED,
           summary="Why a job stands where it stands", response=ExplainAnswer, errors=(404,)),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from headgate.operations import following, info, queues
 from headgate.operations.following import Changed, Gap, Piece, Present, Quiet, Stopping
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY, OPERATORS
-from headgate.server.route import Request, Route, Stream
+from headgate.server.route import OWNED, Request, Route, Stream
 from headgate.server.routes.events import names_of, source
 from headgate.wire import sse
 from headgate.wire.events import event_json
@@ -132,7 +132,7 @@ ROUTES: Sequence[Route] = (
     Route("GET", "/ojs/v1/queues/{name}/events", of_queue, OPERATORS, tag="events",
           summary="The events of a queue as server-sent events", content="text/event-stream",
           query=_QUERY, errors=(400, 404, 429)),
-    Route("GET", "/ojs/v1/jobs/{id}/events", of_job, EVERYBODY, tag="events",
+    Route("GET", "/ojs/v1/jobs/{id}/events", of_job, EVERYBODY, tag="events", **OWNED,
           summary="The events of a job as server-sent events, until it has ended",
           content="text/event-stream", query=_QUERY, errors=(400, 404, 429)),
 )  # fmt: skip

@@ -1,0 +1,241 @@
+"""What stories tell of flow control: keys, limits, pools, tenants, bounds, lines before full queues, queues that go."""
+
+from __future__ import annotations
+
+import copy
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from headgate.core.pools import Pool
+from headgate.core.tenants import TenantLimits
+from headgate.engines.contract import Draft, Fail, Fetch, Place, Query, Task
+from tests.agreement import views
+from tests.agreement.machine import Machine, jobs, wish, with_jobs
+from tests.agreement.wishes import (
+    FAILURES,
+    KEYS,
+    QUEUES,
+    SETTINGS,
+    TENANTS,
+    Wish,
+    fetches,
+    overrides,
+    pools,
+    rarely,
+    tenant_limits,
+)
+from tests.model import Place as ModelPlace
+from tests.model import Said
+
+queues = st.sampled_from([*QUEUES, "dlq"])
+keys = st.sampled_from([*KEYS, "@t1/k1"])
+
+
+class FlowRules(Machine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parked: list[tuple[list[Draft], Place, ModelPlace]] = []
+
+    # keys
+
+    @with_jobs("active")
+    @rule(
+        job=jobs("active"),
+        failure=st.sampled_from(["plain", "requeue", "final"]),
+        later=st.sampled_from([1_000, 100, 10_000, -5]),
+        key=rarely("", "k1", "k2"),
+    )
+    def nack_and_hold(self, job: str, failure: str, later: int, key: str) -> None:
+        """The worker was told to come back later."""
+        worker, claim = self.holder(job)
+        fail = Fail(job, FAILURES[failure], worker, claim)
+        fail.hold_until = self.now + later
+        fail.hold_key = key
+        self.fail_all([fail])
+
+    @rule(key=keys, lift=rarely(False, True), data=st.data())
+    def override(self, key: str, lift: bool, data: st.DataObject) -> None:
+        if lift:
+            self.both(self.model.lift(key, self.now), self.engine.lift(key, "admin", self.now))
+            return
+        override = data.draw(overrides(self.model.state.now), "override")
+        self.model.override(key, override, self.now)
+        self.both(None, self.engine.override(key, override, "admin", self.now))
+
+    def start_task(self, kind: str, query: Query) -> None:
+        self.tasks += 1
+        name = f"task-{self.tasks}"
+        done, skipped = self.model.task(Task(name, kind, query), self.now)
+
+        async def step() -> tuple[int, int, int, bool]:
+            task = await self.engine.start_task(Task(name, kind, query), self.now)
+            return task.matched, task.done, task.skipped, task.finished
+
+        self.both((done + skipped, done, skipped, True), step())
+
+    @precondition(lambda self: any(True for _ in self.model.gate_changes()))
+    @rule(early_ms=rarely(0, 1))
+    def wait_for_a_gate(self, early_ms: int) -> None:
+        """Until just when something opens or an override ends."""
+        at = min(self.model.gate_changes(), default=self.now)
+        self.now = max(self.now, at - early_ms)
+        self.model.catch_up(self.now)
+        self.both(None, self.engine.tick(self.now))
+
+    # pools and tenants
+
+    @rule(pool=pools(), drop=rarely(False, True))
+    def set_pool(self, pool: Pool, drop: bool) -> None:
+        model, engine, now = self.model, self.engine, self.now
+        if drop:
+            self.both(model.drop_pool(pool.name, now), engine.drop_pool(pool.name, now))
+        else:
+            self.both(model.set_pool(pool, now), engine.set_pool(pool, now))
+
+    @rule(tenant=st.sampled_from(TENANTS), limits=tenant_limits, forget=rarely(False, True))
+    def set_tenant(self, tenant: str, limits: TenantLimits, forget: bool) -> None:
+        model, engine, now = self.model, self.engine, self.now
+        if forget:
+            self.both(model.forget_tenant(tenant, now), engine.forget_tenant(tenant, now))
+        else:
+            self.both(model.set_tenant(tenant, limits, now), engine.set_tenant(tenant, limits, now))
+
+    @rule(fetch=fetches(counts=[1]))
+    def ask_why(self, fetch: Fetch) -> None:
+        """Why a fetch finds nothing: each queue has a reason, and a true one."""
+        self.agree()
+        model = self.model
+        model.catch_up(self.now, fetch.micros)
+        why = self.run(self.engine.why(fetch, self.now))
+        refusal = model.refusal(fetch)
+        free = model.fetchable(fetch)
+        for queue in model.queues_of(fetch):
+            reason = why.reasons.get(queue, "")
+            fitting = [j for j in model.available(queue) if fetch.tenant in ("", j.tenant)]
+            if refusal:
+                assert reason == refusal, queue
+            elif left_out := model.left_out(queue, model.pool_name(fetch)):
+                assert reason == left_out, queue
+            elif queue in free:
+                assert not reason, queue
+            else:
+                assert reason == ("blocked" if fitting else "empty"), queue
+        assert not why.next_at or why.next_at >= self.now
+
+    # queues
+
+    @rule(
+        queue=st.sampled_from([*QUEUES[:2], "_default", "dlq"]),
+        said=st.sampled_from(list(SETTINGS)),
+    )
+    def configure(self, queue: str, said: str) -> None:
+        changes = SETTINGS[said]
+        if queue == "dlq" and "dead_letter_queue" in changes:
+            return
+        self.model.configure(queue, changes, self.now)
+        self.both(None, self.engine.configure(queue, changes, self.now))
+
+    @rule(queue=queues, pause=rarely(False, True))
+    def pause_or_resume(self, queue: str, pause: bool) -> None:
+        if pause:
+            self.model.pause(queue, self.now)
+            self.both(None, self.engine.pause(queue, "admin", self.now))
+        else:
+            self.model.resume(queue, self.now)
+            self.both(None, self.engine.resume(queue, "admin", self.now))
+
+    @rule(
+        queue=queues,
+        how=st.sampled_from(["drain", "reject", "discard", "move"]),
+        to=st.sampled_from(QUEUES),
+    )
+    def let_a_queue_go(self, queue: str, how: str, to: str) -> None:
+        model, engine, now = self.model, self.engine, self.now
+        if how == "drain":
+            self.both(model.drain(queue, now), engine.drain(queue, "admin", now))
+            return
+        known = model.state.queues.get(to)
+        if how == "move" and (known is None or known.draining or to == queue):
+            return
+        self.remove_queue(queue, how, to if how == "move" else "")
+
+    def remove_queue(self, queue: str, strategy: str, target: str) -> None:
+        self.tasks += 1
+        expected = self.model.remove_queue(queue, strategy, target, self.now)
+
+        async def step() -> Said | None:
+            return views.of_removal(
+                await self.engine.remove_queue(
+                    queue, strategy, target, f"task-{self.tasks}", self.now
+                )
+            )
+
+        self.both(expected, step())
+
+    # producers that wait
+
+    @rule(batch=st.lists(wish, min_size=1, max_size=2))
+    def park(self, batch: list[Wish]) -> None:
+        """Push, and stand in line when the queue says that it may be worth the while."""
+        self.now += 1
+        drafts = [wish.draft(self.now) for wish in batch]
+        expected = self.model.push(drafts, self.now)
+        self.both(expected, self.pushed(self.engine.push(self.again(drafts), self.now), set()))
+        blocked = [
+            said for said in expected if said.kind == "Full" and said.rest[2:] == ("block", False)
+        ]
+        if blocked:
+            engine_place = self.inside(lambda: self.engine.park(drafts))
+            place = self.model.park(drafts)
+            assert place is not None
+            assert engine_place is not None
+            self.parked.append((drafts, engine_place, place))
+            self.agree()
+
+    def again(self, drafts: list[Draft]) -> list[Draft]:
+        """Engines keep the records that they are given."""
+        return copy.deepcopy(drafts)
+
+    @precondition(lambda self: self.parked)
+    @rule(data=st.integers(0, 5))
+    def give_up(self, data: int) -> None:
+        """A producer does not want to wait any longer."""
+        self.leave(data % len(self.parked))
+        self.agree()
+
+    def leave(self, which: int) -> None:
+        _, engine_place, place = self.parked.pop(which)
+        self.inside(engine_place.close)
+        self.model.leave_line(place)
+
+    @precondition(lambda self: self.parked)
+    @rule()
+    def let_in(self) -> None:
+        """Everybody who was woken tries; afterwards nobody is left standing before an open door."""
+        self.agree()
+        tried = 0
+        while woken := next((p for p in self.parked if self.run(p[1].wait(0))), None):
+            tried += 1
+            assert tried <= 50, "somebody is woken again and again"
+            self.enter(*woken)
+        for drafts, _, place in self.parked:
+            assert not self.model.may_enter(place), f"{drafts[0].job.id} was not let in"
+
+    def enter(self, drafts: list[Draft], engine_place: Place, place: ModelPlace) -> None:
+        expected = self.model.push(drafts, self.now, place=place)
+        outcomes = self.engine.push(self.again(drafts), self.now, place=engine_place)
+        taken_by = {
+            d.job.queue for d, s in zip(drafts, expected, strict=True) if s.kind == "Pushed"
+        }
+        self.agreed = False
+        assert self.run(self.pushed(outcomes, taken_by)) == expected
+        if not any(said.kind == "Full" for said in expected):
+            # It was told something else than to wait: in or out for good.
+            self.leave(next(i for i, p in enumerate(self.parked) if p[2] is place))
+        self.agree()
+
+    def leave_all(self) -> None:
+        super().leave_all()
+        while self.parked:
+            self.leave(0)
