@@ -77,7 +77,7 @@ from headgate.engines.local.admission import Admission, Twins
 from headgate.engines.local.dispatch import SHARE, Dispatch
 from headgate.engines.local.events import EventLog, Follower
 from headgate.engines.local.explain import MOST_AHEAD, Explainer
-from headgate.engines.local.journal import Journal
+from headgate.engines.local.journal import Journal, Unwritten
 from headgate.engines.local.kept import Kept
 from headgate.engines.local.keys import GATE
 from headgate.engines.local.life import CHECKPOINT, Life
@@ -131,6 +131,7 @@ class LocalEngine:
         strict_queues: bool,
         heartbeat_timeout_ms: int,
         events_kept: int,
+        lists: bool,
         elapsed_s: Callable[[], float],
         at_fault_point: Callable[[str], None] | None,
         lock: Lock | None,
@@ -139,6 +140,7 @@ class LocalEngine:
         self._durability = durability
         self._strict = strict_queues
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._lists = lists
         self._elapsed_s = elapsed_s
         self._at_fault_point = at_fault_point
         self._lock = lock
@@ -161,11 +163,13 @@ class LocalEngine:
         strict_queues: bool = False,
         heartbeat_timeout_ms: int = 30_000,
         events_kept: int = 100_000,
+        lists: bool = True,
         elapsed_s: Callable[[], float],
         at_fault_point: Callable[[str], None] | None = None,
     ) -> LocalEngine:
         """Open the file, or make it, and rebuild memory from it.
 
+        In memory, lists and counts by query can be done without (`lists`): then nothing is written for them.
         Raises StoreUnusable, whose message is one line for the person who starts the server.
         """
         lock = None
@@ -178,6 +182,7 @@ class LocalEngine:
             strict_queues=strict_queues,
             heartbeat_timeout_ms=heartbeat_timeout_ms,
             events_kept=events_kept,
+            lists=lists or path != ":memory:",
             elapsed_s=elapsed_s,
             at_fault_point=at_fault_point,
             lock=lock,
@@ -207,7 +212,7 @@ class LocalEngine:
         self.recovered = recovered
         events = self._events
         events.start_above(max(now_ms, recovered.last_ms + 1) << 10)
-        self._journal = Journal(
+        self._journal = (Journal if self._lists else Unwritten)(
             self._path,
             connection,
             durability=self._durability,
@@ -385,6 +390,14 @@ class LocalEngine:
     def now_ms(self) -> int:
         """The latest instant that a step was given."""
         return self._tables.now
+
+    @property
+    def available(self) -> int:
+        """How many jobs could be fetched if nothing were in their way."""
+        found = 0
+        for queue in self._tables.queues.values():
+            found += queue.counts[AVAILABLE]
+        return found
 
     def next_due(self) -> int:
         if self._down is not None:
