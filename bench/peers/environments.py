@@ -77,10 +77,12 @@ def _node(source: Path, place: Path) -> None:
     lock = msgspec.json.decode(source.read_bytes())
     (place / "package.json").write_bytes(msgspec.json.encode(lock["packages"][""]))
     shutil.copy(source, place / "package-lock.json")
+    # Not `npm ci`: that wants to know packages of every platform, which not every registry has. Versions and hashes are those of the lock file all the same.
     _run(
-        [npm, "ci", "--loglevel", "error", "--no-audit", "--no-fund", "--omit-lockfile-registry-resolved"],
+        [npm, "install", "--no-save", "--omit", "optional", "--ignore-scripts",
+         "--loglevel", "error", "--no-audit", "--no-fund"],
         place,
-    )
+    )  # fmt: skip
     (place / "bin").mkdir()
     (place / "bin" / "node").symlink_to(node)
 
