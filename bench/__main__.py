@@ -11,8 +11,8 @@ from tempfile import gettempdir
 import msgspec
 
 from bench import engine, flow, http, standing
-from bench.peers import measure as peers
 from bench.machine import this_machine
+from bench.peers import measure as peers
 from bench.report import Row, document, table
 from bench.sizes import NORMAL, QUICK, Size
 

@@ -15,7 +15,9 @@ from typing import Any
 from bench.processes import Failed
 
 ROOT = Path(__file__).parent.parent.parent
-_STOP_S = 5.0
+_ASKED_S = 5.0
+"""How long one that is asked to end may take."""
+_STOP_S = 10.0
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _TAIL = 2_000
 _BEGAN = 19
@@ -67,7 +69,7 @@ class Actor:
         return cpu_s(self.pid)
 
     def stop(self) -> None:
-        """Ask it to end, then end whatever is left of it."""
+        """Ask it to end, then end whatever is left of it; nothing of it runs afterwards."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -76,12 +78,15 @@ class Actor:
         if self._process.poll() is None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_STOP_S)
-        for pid, began in (started | members(self.pid)).items():
-            # A number may have gone to somebody else meanwhile, but not with the same time of its start.
-            if _stat(pid)[_BEGAN:][:1] == [began]:
+                self._process.wait(_ASKED_S)
+        left = started | members(self.pid)
+        for pid, began in left.items():
+            if _lives(pid, began):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + _STOP_S
+        while any(_lives(*one) for one in left.items()) and time.monotonic() < until:
+            time.sleep(0.001)
         self._process.wait()
 
 
@@ -125,6 +130,12 @@ def members(leader: int) -> dict[int, str]:
     while more := {pid for pid, of in stats.items() if of and int(of[1]) in family} - family:
         family |= more
     return {pid: stats[pid][_BEGAN] for pid in family if stats.get(pid)}
+
+
+def _lives(pid: int, began: str) -> bool:
+    """Whether it still runs: its number may have gone to somebody else, but not with the time of its start."""
+    fields = _stat(pid)
+    return bool(fields) and fields[_BEGAN] == began and fields[0] not in "ZX"
 
 
 def cpu_s(leader: int) -> float:

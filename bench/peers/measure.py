@@ -163,9 +163,12 @@ def kept_by(peer: Peer, configuration: str) -> str:
 
 def life(one: Ready, configuration: str, directory: Path, size: Size) -> Found:
     """Latency on an idle system first, then all that was enqueued meanwhile is worked off; each with an empty store."""
-    with stage(one, configuration, directory) as there, there.producer() as producer:
-        with there.worker() as worker:
-            took_ms = latency_ms(there, producer, worker, max(3, size.wakes // 15))
+    with (
+        stage(one, configuration, directory) as there,
+        there.producer() as producer,
+        there.worker() as worker,
+    ):
+        took_ms = latency_ms(there, producer, worker, max(3, size.wakes // 15))
     with stage(one, configuration, directory) as there, there.producer() as producer:
         single = producer.ask(do="single", seconds=size.load_s)
         batch = producer.ask(do="batch", seconds=size.load_s)
@@ -235,7 +238,7 @@ def stage(one: Ready, configuration: str, directory: Path) -> Iterator[Stage]:
 
 def latency_ms(there: Stage, producer: Actor, worker: Actor, times: int) -> float:
     """The median from the call that enqueues to the first line of the job."""
-    took = []
+    took: list[float] = []
     for number in range(-1, times):
         begun = producer.ask(do="stamp")["begun"]
         until = (number + 2) * STAMP_BYTES
@@ -273,8 +276,6 @@ def work_off(there: Stage, worker: Actor, count: int, size: Size) -> tuple[float
     worked, seconds = done().st_size - before, time.monotonic() - at
     if not worked:
         raise Failed(f"no job ran in {seconds:.1f} s: {worker.said()}")
-    if done().st_size > count:
-        raise Failed(f"{done().st_size} jobs ran of {count}")
     return (
         worked / seconds,
         (worker.cpu_s() - worker_s) / worked * 1e6,

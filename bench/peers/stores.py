@@ -99,7 +99,7 @@ def postgres(_configuration: str, place: Path) -> Iterator[Started]:
                "-k", str(place)]  # fmt: skip
     with acting("postgres", command, place, {}, user=user) as actor:
         for _ in waited(actor, _START_S, "readiness"):
-            asked = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-q"]
+            asked = [str(programs / "pg_isready"), "-h", "127.0.0.1", "-p", str(port), "-q"]
             if subprocess.run(asked, check=False).returncode == 0:
                 break
         yield Started(f"postgresql://bench@127.0.0.1:{port}/postgres", actor.cpu_s)

@@ -31,10 +31,10 @@ async def work() -> None:
     connection = await asyncpg.connect(role.store())
     queuer = PgQueuer(AsyncpgDriver(connection))
 
-    async def nop(job: object) -> None:
+    async def nop(_job: object) -> None:
         role.nop(4711)
 
-    async def stamp(job: object) -> None:
+    async def stamp(_job: object) -> None:
         role.stamp()
 
     queuer.entrypoint("nop")(nop)
