@@ -31,6 +31,7 @@ class Actor:
         self.name = name
         self._process = process
         self._said = said
+        self._began = _stat(process.pid)[_BEGAN]
 
     @property
     def pid(self) -> int:
@@ -74,12 +75,12 @@ class Actor:
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
-        started = members(self.pid)
+        started = self._family()
         if self._process.poll() is None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ASKED_S)
-        left = started | members(self.pid)
+        left = started | self._family()
         for pid, began in left.items():
             if _lives(pid, began):
                 with suppress(ProcessLookupError):
@@ -88,6 +89,11 @@ class Actor:
         while any(_lives(*one) for one in left.items()) and time.monotonic() < until:
             time.sleep(0.001)
         self._process.wait()
+
+    def _family(self) -> dict[int, str]:
+        stat = _stat(self.pid)
+        # One that has ended may have left its number to somebody else.
+        return {} if stat and stat[_BEGAN] != self._began else members(self.pid)
 
 
 @contextmanager
