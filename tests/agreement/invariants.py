@@ -54,8 +54,7 @@ class Watcher:
         self.last_event = 0
 
     def restart(self) -> None:
-        """What was told is forgotten; what started is not."""
-        self.told.clear()
+        """Events are forgotten, but not what they told."""
         self.last_event = 0
 
     def started(

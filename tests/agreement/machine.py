@@ -55,7 +55,7 @@ def stories(machine: type[RuleBasedStateMachine], examples: int = 80) -> Any:
         phases=set(Phase) - {Phase.explain},
         report_multiple_bugs=False,
     )
-    return pytest.mark.timeout(3_600 if thorough else 300)(case)
+    return pytest.mark.timeout(3_600 if thorough else 600)(case)
 
 
 def seen(choose: Callable[[Any], list[T]]) -> st.SearchStrategy[T]:

@@ -48,7 +48,7 @@ PLAIN = (
 )  # fmt: skip
 """Members of a job that have one name and form in both."""
 RARE = (
-    "reason", "retry_delay_ms", "activated_at", "cancelled_while_active", "expires_as",
+    "reason", "retry_delay_ms", "deferrals", "activated_at", "cancelled_while_active", "expires_as",
     "give_up_at", "stall_ms", "re_enqueued_at", "postponed_by", "origin", "buried_at",
     "buried_for", "buried_attempts",
 )  # fmt: skip
@@ -73,6 +73,8 @@ FLOW_KINDS = {
     "rate_limit.dynamic_adjusted": ("until",),
 }
 """What is told of flow besides, and the members in which model and engine agree."""
+NOTICED_KINDS = ("backpressure.warning", "backpressure.cleared", "queue.full")
+"""Of these the instant does not matter: they are noticed when a step is over."""
 TOLD_KINDS = ("rate_limit.exceeded", "rate_limit.released")
 """Of these it matters that they are told in this step, of this key and this queue."""
 
@@ -166,7 +168,8 @@ def of_flow_events(events: Iterable[contract.Event]) -> Counter[Event]:
         if event.kind in FLOW_KINDS:
             subject = data["job_id"] if event.kind == "rate_limit.dropped" else event.subject
             members = tuple(data[name] for name in FLOW_KINDS[event.kind])
-            found[Event(event.kind, event.at_ms, subject, "", members)] += 1
+            at_ms = 0 if event.kind in NOTICED_KINDS else event.at_ms
+            found[Event(event.kind, at_ms, subject, "", members)] += 1
         elif event.kind in TOLD_KINDS:
             found[Event(event.kind, 0, data["key"], "", (event.queue,))] += 1
     return found
@@ -180,7 +183,8 @@ def of_told(model: Model) -> tuple[list[Event], Counter[Event]]:
         if event.kind in KINDS:
             plain.append(event)
         else:
-            found[event._replace(at=0) if event.kind in TOLD_KINDS else event] += 1
+            timeless = event.kind in TOLD_KINDS or event.kind in NOTICED_KINDS
+            found[event._replace(at=0) if timeless else event] += 1
     return plain, found
 
 

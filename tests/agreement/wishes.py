@@ -43,6 +43,10 @@ FAILURES = {
     "discard": Failure("DISCARD", "no more"),
     "bury": Failure("handler_error", "boom", details={"directive": "DEAD_LETTER"}),
     "requeue": Failure("handler_error", "later", requeue=True),
+    "snooze": Failure("snoozed", "later", requeue=True, retry_after_ms=700, deferred=True),
+    "defer": Failure("rate_limited", "later", requeue=True, deferred=True),
+    "after": Failure("handler_error", "boom", retry_after_ms=2_500),
+    "at once": Failure("handler_error", "boom", retry_after_ms=0),
 }
 
 SECOND = 1_000_000

@@ -454,6 +454,8 @@ def test_what_an_earlier_process_left_on_disk_is_sent_without_being_asked_for(
 
 
 def test_a_file_that_is_no_buffer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="cannot be used"):
+        DiskBuffer(tmp_path)
     (tmp_path / "text").write_text("not a database, but long enough to be looked at" * 100)
     with pytest.raises(ValidationError, match="cannot be used"):
         DiskBuffer(tmp_path / "text")

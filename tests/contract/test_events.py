@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.engines.contract import Ack, Event, Interest
+from headgate.engines.contract import QUEUE_OPENED, Ack, Event, Interest
 from tests.contract.home import NOW, Home, draft, drafts, fetch, push, story
 
 ALL = Interest()
@@ -140,9 +140,11 @@ async def test_listeners_hear_at_once_and_everything(home: Home) -> None:
     async with home.engine() as engine:
         engine.listen(lambda event: heard.append(event.kind))
         await engine.push([draft(1)], NOW)
-        assert heard[-1] == "job.enqueued"
+        assert heard == [QUEUE_OPENED, "job.enqueued"]
         await fetch(engine)
-        assert heard[-1] == "job.started"
+        assert heard[2:] == ["job.started"]
+        page = await engine.events(0, 100, Interest(), NOW)
+        assert QUEUE_OPENED not in [event.kind for event in page.events]
 
 
 @story

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headgate.core.errors import InvalidRequest
+from headgate.core.unique import UniquePolicy
 from headgate.engines.contract import (
+    Draft,
     Held,
     IdTaken,
     Interest,
@@ -130,3 +132,21 @@ async def test_reset_forgets_everything_and_cursors_still_point_forward(home: Ho
     if home.path != ":memory:":
         async with home.engine(NOW + 2) as engine:
             assert (await engine.find_all(Query(), Page(), NOW + 2)).total == 1
+
+
+@story
+async def test_only_a_job_that_takes_a_schedule_loses_its_own_words(home: Home) -> None:
+    said = b'"scheduled_at":"2030-01-01T02:00:00+02:00",'
+    policy = UniquePolicy(on_conflict="replace_except_schedule")
+
+    def later(number: int, due_at: int) -> Draft:
+        fixed = said + b'"args":[],"meta":{}'
+        found = draft(number, state="scheduled", due_at=due_at, unique="u", fixed=fixed)
+        found.unique = policy
+        return found
+
+    async with home.engine() as engine:
+        (first,) = await push(engine, [later(1, NOW + 5_000)])
+        assert first.fixed.startswith(said)
+        (second,) = await push(engine, [later(2, NOW + 9_000)])
+        assert (second.due_at, second.fixed) == (NOW + 5_000, b'"args":[],"meta":{}')

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 import pytest
 
+from headgate.core.pools import Pool
 from headgate.core.retry import Failure
 from headgate.engines.contract import Fail, Fetch, Report, Watch
 from headgate.engines.local.engine import LocalEngine
@@ -163,3 +164,19 @@ async def test_who_gets_no_more_work_need_not_wait_for_it(home: Home, why: str) 
     watch.close()
     if why != "closed":
         await engine.close()
+
+
+@story
+async def test_a_worker_whose_pool_is_forgotten_is_served_from_elsewhere(home: Home) -> None:
+    """It is silent for too long while it waits; from then on it is anybody, in the pool `default`."""
+    async with home.engine() as engine:
+        await engine.set_pool(Pool("default", ("q",), (1,)), NOW)
+        await engine.beat(Report("w", pool="other"), [], 0, NOW)
+        watch = engine.watch(Fetch(["elsewhere"], 1, "w"))
+        await push(engine, [draft(1)])
+        assert not await watch.wait(AT_ONCE_S)
+        later = NOW + 60_000
+        await engine.tick(later)
+        assert await watch.wait(LONG_S)
+        assert await engine.fetch(Fetch(["elsewhere"], 1, "w"), later)
+        watch.close()

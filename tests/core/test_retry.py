@@ -324,3 +324,16 @@ def test_what_a_dead_letter_queue_takes(
 )
 def test_the_stored_type(failure: Failure, stored: str) -> None:
     assert error_type(failure) == stored
+
+
+def test_a_requeue_may_wait() -> None:
+    assert decided(fail(requeue=True, retry_after_ms=500), attempt=9) == Requeue(
+        RetryAt(NOW + 500, 500)
+    )
+    assert decided(fail(requeue=True, retry_after_ms=0), attempt=9) == Requeue()
+
+
+def test_a_worker_may_choose_the_delay() -> None:
+    assert decided(fail(retry_after_ms=7), attempt=1) == RetryAt(NOW + 7, 7)
+    assert decided(fail(retry_after_ms=0), attempt=1) == RetryAt(NOW, 0)
+    assert isinstance(decided(fail(retry_after_ms=7), attempt=99), Discard)

@@ -82,7 +82,7 @@ def test_every_step_is_listed_once_and_says_what_it_does() -> None:
         (AVAILABLE, states.FETCH, {ACTIVE}),
         (AVAILABLE, states.ACK, set()),
         (ACTIVE, states.FAIL, {RETRYABLE, DISCARDED}),
-        (ACTIVE, states.REQUEUE, {AVAILABLE}),
+        (ACTIVE, states.REQUEUE, {AVAILABLE, RETRYABLE}),
         (ACTIVE, states.VISIBILITY_EXPIRY, {AVAILABLE, DISCARDED}),
         (ACTIVE, states.TIMEOUT, {RETRYABLE, DISCARDED}),
         (ACTIVE, states.WORKER_DEATH, {AVAILABLE, DISCARDED}),

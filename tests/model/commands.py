@@ -234,14 +234,17 @@ class Model(Dispatch):
             return Said("WrongState", job_id, (job.state,))
         if job.state == "discarded" or job.origin:
             job.attempt = 0
+            job.deferrals = 0
             job.dead = False
             job.reason = ""
             job.re_enqueued_at = now
-        if job.origin:
-            job.queue = job.origin
-            job.origin = ""
-        if changes.queue is not None:
-            job.queue = changes.queue
+        target = changes.queue or job.origin or job.queue
+        job.origin = ""
+        if target != job.queue:
+            # Elsewhere it is a new one, and commands on many jobs come to it last.
+            job.queue = target
+            self.state.jobs.remove(job)
+            self.state.jobs.append(job)
         if changes.fixed is not None:
             job.fixed = changes.fixed
         if changes.retry is not None:
@@ -447,3 +450,8 @@ class Model(Dispatch):
             gate.holders = {name: gate.holders[name] for name in started if name in gate.holders}
         for pool in self.pools.values():
             self.restore_turn(pool)
+        # Nobody remembers which key was known longer.
+        self.state.gates = dict(sorted(self.state.gates.items()))
+        for queue in self.state.queues.values():
+            queue.warned = queue.full = False
+        self.settle()

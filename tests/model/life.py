@@ -48,7 +48,8 @@ class Life(Settling):
         for name, worker in self.state.workers.items():
             yield Happening(worker.beat_at + SILENCE_MS, 0, 0, self._death_of(name))
         for job in self.state.jobs:
-            for turn, (at, act) in enumerate(self._befalls(job)):
+            befalls = sorted(enumerate(self._befalls(job)), key=lambda each: each[1][0])
+            for turn, (_, (at, act)) in enumerate(befalls):
                 yield Happening(max(at, job.entered_at), job.seq, turn, act)
 
     def _befalls(self, job: Entry) -> Iterator[tuple[int, Callable[[int], None]]]:
@@ -186,22 +187,29 @@ class Life(Settling):
         job.expires_at = 0
         job.worker = ""
 
+    def _rest(self, job: Entry, until: RetryAt, at: int) -> None:
+        job.worker = ""
+        self.change(job, "retryable", at)
+        job.due_at = until.at
+        job.retry_delay_ms = until.delay_ms
+        self.tell("job.retrying", at, job)
+
     def fail_attempt(self, job: Entry, failure: Failure, uniform: float, at: int) -> None:
         give_up_at = job.give_up_at or None
         policy = job.retry
         decision = decide(policy, failure, job.attempt, at, uniform, give_up_at, job.timeout_ms)
         if isinstance(decision, Requeue):
             job.attempt -= 1
-            self._go_back(job, at)
+            job.deferrals += failure.deferred
+            if decision.later is None:
+                self._go_back(job, at)
+            else:
+                self._rest(job, decision.later, at)
             return
         self.note(job, failure.code, error_type(failure), at)
         self.tell("job.failed", at, job)
         if isinstance(decision, RetryAt):
-            job.worker = ""
-            self.change(job, "retryable", at)
-            job.due_at = decision.at
-            job.retry_delay_ms = decision.delay_ms
-            self.tell("job.retrying", at, job)
+            self._rest(job, decision, at)
             return
         assert isinstance(decision, Discard)
         if decision.exhausted:

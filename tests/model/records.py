@@ -82,6 +82,7 @@ class Entry:
     activated_at: int = 0
     re_enqueued_at: int = 0
     retry_delay_ms: int = -1
+    deferrals: int = 0
     worker: str = ""
     pool: str = ""
     result: bytes | None = None

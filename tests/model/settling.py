@@ -87,9 +87,14 @@ class Settling(Ground):
         return gate
 
     def forget_keys(self) -> None:
+        now_us = self.state.now_us
+        for gate in self.state.gates.values():
+            over = gate.override
+            if over is not None and over.expires_at and over.expires_at * 1000 <= now_us:
+                gate.impose(None)
         for key, gate in list(self.state.gates.items()):
             named = any(job.has_key(key) for job in self.live())
-            if not named and gate.idle(self.state.now_us):
+            if not named and gate.idle(now_us):
                 del self.state.gates[key]
 
     # telling

@@ -26,7 +26,10 @@ class Client:
 
     def __init__(self, app: Application, method: str, path: str, body: Any, headers: Any) -> None:
         target, _, query = path.partition("?")
-        target = target if target.startswith("/ojs") else f"/ojs/v1{target}"
+        if target.startswith("//"):
+            target = target[1:]
+        elif not target.startswith("/ojs"):
+            target = f"/ojs/v1{target}"
         content = b"" if body is None else body
         if not isinstance(content, bytes):
             content = msgspec.json.encode(body)

@@ -71,7 +71,7 @@ async def test_what_happens_is_counted(world: World) -> None:
         (f"ojs_job_failed_total{{{bad}}}", 1),
         (f"ojs_dead_letter_added_total{{{bad}}}", 1),
         ("ojs_dead_letter_total", 1),
-        ("ojs_queue_created_count_total", 1),
+        ("ojs_queue_created_count_total", 3),
         ("ojs_queue_deleted_count_total", 1),
         (f"ojs_job_queue_time_seconds_count{{{mail}}}", 2),
         (f'ojs_job_duration_seconds_count{{{bad},state="failed"}}', 1),

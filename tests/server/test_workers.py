@@ -45,7 +45,7 @@ async def test_queues_are_served_in_the_order_given(world: World) -> None:
         ({}, "queues"),
         ({"queues": []}, "queues"),
         ({"queues": "default"}, "queues"),
-        ({"queues": ["UPPER"]}, "queues"),
+        ({"queues": ["a", "UPPER"]}, "queues[1]"),
         ({"queues": ["a", "b", "c"]}, "queues"),
         ({"queues": ["a"], "count": 0}, "count"),
         ({"queues": ["a"], "count": 6}, "count"),
@@ -293,6 +293,47 @@ async def test_a_job_can_be_given_back(world: World) -> None:
     found = await world.call("POST", "/workers/nack", body)
     assert (found.body["state"], found.body["attempt"]) == ("available", 0)
     assert "worker_id" not in found.body["job"]
+    assert "deferrals" not in found.body["job"]
+
+
+@pytest.mark.parametrize("door", ["nack", "exchange"])
+def test_a_job_can_be_put_off(door: str) -> None:
+    @in_world()
+    async def test(world: World) -> None:
+        job_id = await world.push()
+
+        async def nack(**more: Any) -> dict[str, Any]:
+            await world.fetch(worker_id="w")
+            item = {"job_id": job_id, "error": ERROR, **more}
+            if door == "nack":
+                found = (await world.call("POST", "/workers/nack", item)).body
+            else:
+                body = {"worker_id": "w", "nacks": [item]}
+                (found,) = (await world.call("POST", "/workers/exchange", body)).body["nacks"]
+            return dict(found)
+
+        found = await nack(requeue=True, retry_after_ms=2_500)
+        assert (found["state"], found["attempt"], found["retry_delay_ms"]) == (
+            "retryable",
+            0,
+            2_500,
+        )
+        job = (await world.call("GET", f"/jobs/{job_id}")).body["job"]
+        assert job["deferrals"] == 1
+        assert "error" not in job
+        world.now_ms += 2_499
+        await world.engine.tick(world.now_ms)
+        assert (await world.call("GET", f"/jobs/{job_id}")).body["job"]["state"] == "retryable"
+        world.now_ms += 1
+        await world.engine.tick(world.now_ms)
+        found = await nack(requeue=True, retry_after_ms=0)
+        assert (found["state"], found["attempt"]) == ("available", 0)
+        found = await nack(retry_after_ms=7)
+        assert (found["state"], found["attempt"], found["retry_delay_ms"]) == ("retryable", 1, 7)
+        job = (await world.call("GET", f"/jobs/{job_id}")).body["job"]
+        assert (job["deferrals"], len(job["errors"])) == (2, 1)
+
+    test()
 
 
 @pytest.mark.parametrize(

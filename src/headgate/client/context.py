@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, Final
 
 from headgate.client.core import Core, at
@@ -21,17 +22,22 @@ class Context:
 
     def __init__(self, core: Core, job: Mapping[str, Any], worker_id: str = "") -> None:
         self._core = core
-        self._stop = threading.Event()
+        self._told: threading.Event | None = None
         self._why = ""
         self._result: Any = UNSET
         self.job = job
         """The record as it was fetched."""
         self.worker_id = worker_id
-        self.log = logging.LoggerAdapter(
-            _log,
-            {"ojs.job_id": self.id, "ojs.job_type": self.type, "ojs.job_attempt": self.attempt},
-        )
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose records name the job."""
+        about = {
+            "ojs.job_id": self.id,
+            "ojs.job_type": self.type,
+            "ojs.job_attempt": self.attempt,
+        }
+        return logging.LoggerAdapter(_log, about)
 
     @property
     def id(self) -> str:
@@ -84,7 +90,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether the job shall stop: it was cancelled, is out of time, was lost to another worker, or the worker ends."""
-        return self._stop.is_set()
+        return bool(self._why)
 
     @property
     def cancelled_because(self) -> str:
@@ -93,7 +99,13 @@ class Context:
 
     def wait_cancelled(self, timeout: float | None = None) -> bool:
         """Block until the job shall stop, or for so many seconds: a sleep that can be interrupted."""
-        return self._stop.wait(timeout)
+        told = self._told
+        if told is None:
+            self._told = told = threading.Event()
+            # Whoever interrupted before this found nobody to tell.
+            if self._why:
+                told.set()
+        return told.wait(timeout)
 
     def set_result(self, value: Any) -> None:
         """The job's result; what the handler returns does not count then."""
@@ -102,7 +114,8 @@ class Context:
     def interrupt(self, why: str) -> None:
         """For the worker: the job shall stop."""
         self._why = self._why or why
-        self._stop.set()
+        if self._told is not None:
+            self._told.set()
 
     def outcome(self, returned: Any) -> Any:
         """For the worker: the result, given what the handler returned."""

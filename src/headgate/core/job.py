@@ -24,6 +24,8 @@ class More(Struct, omit_defaults=True, eq=False):
     reason: str = ""
     """Why a discarded job ended: failure, expired, overflow, queue_deleted, ..."""
     retry_delay_ms: int = -1
+    deferrals: int = 0
+    """How often its handlers put it off without being charged an attempt."""
     activated_at: int = 0
     cancelled_while_active: bool = False
     progress: float | None = None

@@ -127,6 +127,10 @@ class Failure(msgspec.Struct, frozen=True):
     retryable: bool | None = None
     details: dict[str, Any] | None = None
     requeue: bool = False
+    retry_after_ms: int | None = None
+    """How long to wait before the next attempt, where the worker says so; None leaves it to the policy."""
+    deferred: bool = False
+    """A requeue that is counted: the handler put the job off, it was not merely given back."""
 
 
 class RetryAt(msgspec.Struct, frozen=True, gc=False):
@@ -152,7 +156,9 @@ class Discard(msgspec.Struct, frozen=True, gc=False):
 
 
 class Requeue(msgspec.Struct, frozen=True, gc=False):
-    """The job becomes available again, and the attempt is not charged."""
+    """The job becomes available again, and the attempt is not charged; with `later` only then, until which it is retryable."""
+
+    later: RetryAt | None = None
 
 
 def decide(
@@ -170,8 +176,9 @@ def decide(
     the attempts used up, and `give_up_at`, the end of the job's total timeout, when the next
     attempt with its `timeout_ms` could not finish before it. Otherwise the job is retried.
     """
+    after = failure.retry_after_ms
     if failure.requeue:
-        return Requeue()
+        return Requeue(RetryAt(now_ms + after, after) if after else None)
     verdict = _verdict(failure)
     if verdict in {"DISCARD", "FAIL"}:
         return Discard("discarded_by_handler", dead_letter=False)
@@ -182,7 +189,7 @@ def decide(
         return Discard("non_retryable", dead_letter=keep)
     if attempt >= policy.max_attempts:
         return Discard("attempts_exhausted", dead_letter=keep)
-    delay = delay_ms(policy, attempt, uniform)
+    delay = delay_ms(policy, attempt, uniform) if after is None else after
     if give_up_at is not None and now_ms + delay + timeout_ms > give_up_at:
         return Discard("total_timeout", dead_letter=False)
     return RetryAt(now_ms + delay, delay)

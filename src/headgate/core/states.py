@@ -73,6 +73,7 @@ TRANSITIONS: Final = (
     Transition(ACTIVE, FAIL, RETRYABLE, "error is appended, next_attempt_at"),
     Transition(ACTIVE, FAIL, DISCARDED, "error is appended, discarded_at, completed_at"),
     Transition(ACTIVE, REQUEUE, AVAILABLE, "the attempt is not charged, the place is kept"),
+    Transition(ACTIVE, REQUEUE, RETRYABLE, "the attempt is not charged, next_attempt_at as asked"),
     Transition(ACTIVE, VISIBILITY_EXPIRY, AVAILABLE, "error visibility_timeout, place kept"),
     Transition(ACTIVE, VISIBILITY_EXPIRY, DISCARDED, "the same with no attempt left"),
     Transition(ACTIVE, TIMEOUT, RETRYABLE, "error timeout, next_attempt_at"),

@@ -14,7 +14,7 @@ The jobs that a step returns are the engine's own records: read them before the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Raw, Struct
 
@@ -470,6 +470,9 @@ class EventPage(Struct):
     has_more: bool
 
 
+QUEUE_OPENED: Final = "queue_opened"
+
+
 class Point(Struct):
     """What happened in one interval."""
 
@@ -621,7 +624,10 @@ class Engine(Protocol):
     def subscribe(self, interest: Interest) -> Subscription: ...
 
     def listen(self, call: Callable[[Event], None]) -> None:
-        """Have `call` called with every event at the moment it happens, durable or not: for metrics."""
+        """Have `call` called with every event at the moment it happens, durable or not: for metrics.
+
+        It alone also hears QUEUE_OPENED when a queue comes into being, whoever or whatever created it.
+        """
 
     # many jobs at once
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, json
 
 from headgate.core import errors, unique
-from headgate.core.envelope import Envelope, unscheduled
+from headgate.core.envelope import Envelope
 from headgate.core.errors import (
     InvalidRequest,
     JobTypeNotAllowed,
@@ -238,9 +238,6 @@ def draft_of(
         job.priority = max(LOWEST, min(HIGHEST, job.priority + boost))
     if policy is not None:
         job.unique = fingerprint
-        if policy.on_conflict == "replace_except_schedule":
-            # It may get the schedule of the job that it replaces, which its own words would contradict.
-            job.fixed = unscheduled(job.fixed)
     uses = envelope.uses
     if uses:
         job.keys = tuple([(full_key(use.key, use.scope, job.tenant), use.on_limit) for use in uses])

@@ -6,14 +6,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from headgate.engines.contract import Event
+from headgate.engines.contract import QUEUE_OPENED, Event
 from headgate.server.exposition import Labels, bounded, family, head, histogram, pairs
 
 Tell = Callable[[Event, dict[str, Any]], None]
 
 _KEY_WAIT: Final = "ojs_rate_limit_wait_duration_seconds"
 _QUEUES: Final = {
-    "queue.created": ("ojs_queue_created_count_total", "Queues that were created."),
+    QUEUE_OPENED: (
+        "ojs_queue_created_count_total",
+        "Queues that were created, by request or by use.",
+    ),
     "queue.deleted": ("ojs_queue_deleted_count_total", "Queues that were deleted."),
 }
 _TENANTS: Final = {

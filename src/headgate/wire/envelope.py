@@ -34,7 +34,7 @@ DROPPED: Final = frozenset({
     "cancelled_at", "discarded_at", "activated_at", "re_enqueued_at", "worker_id", "claim",
     "error", "errors", "result", "next_attempt_at", "next_retry_at", "retry_delay_ms",
     "parent_results", "checkpoint", "last_checkpoint", "result_stored_at", "result_expires_at",
-    "result_size_bytes", "previous_state", "dead_letter",
+    "result_size_bytes", "deferrals", "previous_state", "dead_letter",
 })  # fmt: skip
 """Members that only a server states; what a producer says there is ignored."""
 

@@ -23,6 +23,7 @@ class NackItem(Struct):
     error: JobError
     claim: Claim | None = None
     requeue: bool | None = None
+    retry_after_ms: Milliseconds | None = None
 
 
 class ExtendItem(Struct):

@@ -116,6 +116,8 @@ def _rare(job: Job, more: More, parts: list[bytes]) -> None:
     text = ""
     if more.retry_delay_ms >= 0 and not job.finished_at:
         text += f',"retry_delay_ms":{more.retry_delay_ms}'
+    if more.deferrals:
+        text += f',"deferrals":{more.deferrals}'
     if more.activated_at:
         text += f',"activated_at":"{instant_text(more.activated_at)}"'
     if more.re_enqueued_at:

@@ -153,6 +153,8 @@ class JobRecord(Struct):
     worker_id: str | UnsetType = UNSET
     next_attempt_at: str | UnsetType = UNSET
     retry_delay_ms: int | UnsetType = UNSET
+    deferrals: int | UnsetType = UNSET
+    """How often its handlers put it off without being charged an attempt."""
     activated_at: str | UnsetType = UNSET
     re_enqueued_at: str | UnsetType = UNSET
     completed_at: str | UnsetType = UNSET

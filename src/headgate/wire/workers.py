@@ -88,6 +88,8 @@ class NackRequest(Struct):
     claim: Claim | None = None
     requeue: bool | None = None
     """Give the job back without charging the attempt."""
+    retry_after_ms: Milliseconds | None = None
+    """Not before so much later; without it a retry follows the job's policy."""
 
 
 class JobNackRequest(Struct):
@@ -97,6 +99,7 @@ class JobNackRequest(Struct):
     worker_id: WorkerId | None = None
     claim: Claim | None = None
     requeue: bool | None = None
+    retry_after_ms: Milliseconds | None = None
 
 
 class HeartbeatRequest(Struct):
@@ -201,27 +204,34 @@ class DeregisterAnswer(Struct):
     requeued: int
 
 
-def failure_of(error: JobError, *, requeue: bool, field: str = "error") -> Failure:
+def failure_of(
+    error: JobError,
+    *,
+    requeue: bool,
+    retry_after_ms: int | None = None,
+    field: str = "error",
+) -> Failure:
     """What the attempt reported. Raises TooLarge where it reports too much to be kept."""
     if error.details is not None and len(_encode(error.details)) > MAX_DETAILS:
         raise TooLarge(field=f"{field}.details", expected=f"at most {MAX_DETAILS} bytes")
-    message = error.message[:MAX_MESSAGE]
+    # A worker that merely gives a job back says nothing of when.
+    put_off = retry_after_ms is not None or error.rate_limit_until is not None
+    found: dict[str, Any] = {
+        "code": error.code,
+        "message": error.message[:MAX_MESSAGE],
+        "type": error.type or "",
+        "retryable": error.retryable,
+        "details": error.details,
+        "requeue": requeue,
+        "retry_after_ms": retry_after_ms,
+        "deferred": requeue and put_off,
+    }
     frames = error.backtrace
     if isinstance(frames, str):
         frames = frames.splitlines()
     if not frames:
-        return Failure(
-            error.code, message, error.type or "", error.retryable, error.details, requeue
-        )
-    return TracedFailure(
-        error.code,
-        message,
-        error.type or "",
-        error.retryable,
-        error.details,
-        requeue,
-        tuple(frames),
-    )
+        return Failure(**found)
+    return TracedFailure(**found, backtrace=tuple(frames))
 
 
 def hold_until(error: JobError, now_ms: int, *, field: str = "error") -> int:

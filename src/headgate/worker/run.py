@@ -97,6 +97,7 @@ class Run:
         if limit_s:
             self._timers.append(self._loop.call_later(limit_s, self.interrupt, "timeout"))
         self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._never_begun)
 
     def interrupt(self, why: str) -> None:
         """Make the handler end: cancelled, timeout, lost or shutdown. One that does not end is given up."""
@@ -136,6 +137,11 @@ class Run:
         if self.context.cancelled_because in {"cancelled", "lost"}:
             outcome = Nothing(job["id"])
         self._finish(outcome)
+
+    def _never_begun(self, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step does not get to say so itself."""
+        if self._ended is not None:
+            self._finish(stopped(self.job, self.context.cancelled_because))
 
     def _give_up(self) -> None:
         if self._ended is None:

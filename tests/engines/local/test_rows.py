@@ -35,6 +35,7 @@ mores = st.builds(
     errors=st.lists(raws, max_size=3),
     reason=texts,
     retry_delay_ms=st.integers(-1, 10**9),
+    deferrals=st.integers(0, 200),
     activated_at=instants,
     cancelled_while_active=st.booleans(),
     progress=st.none() | st.floats(0, 1),

@@ -42,10 +42,14 @@ class DiskBuffer:
             self._db = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False, timeout=30
             )
+        except sqlite3.Error as error:
+            raise ValidationError(f"{self.path} cannot be used as a buffer: {error}") from None
+        try:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_SCHEMA)
         except sqlite3.Error as error:
+            self._db.close()
             raise ValidationError(f"{self.path} cannot be used as a buffer: {error}") from None
 
     def put(self, jobs: Sequence[Kept]) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 
 from headgate.core.bounds import Bounds, Depth, DropOldest, Load, decide, loads, tightest, warns
 from headgate.core.bounds import Full as Over
+from headgate.core.envelope import unscheduled
 from headgate.core.job import Job
 from headgate.core.states import ACTIVE, CANCELLED, SCHEDULED, TERMINAL
 from headgate.engines.contract import (
@@ -115,6 +116,8 @@ class Admission:
             if policy.on_conflict == "replace_except_schedule" and twin.state == SCHEDULED:
                 job.state = SCHEDULED
                 job.due_at = twin.due_at
+                # Its own words would contradict the schedule that it gets.
+                job.fixed = unscheduled(job.fixed)
             replaced = twin.id
             if twin.state not in TERMINAL:
                 self._life.cancel(twin, "system", f"replaced by {job.id}", now)

@@ -72,6 +72,11 @@ class EventLog:
             for listener in self.listeners:
                 listener(named)
 
+    def whisper(self, kind: str, at_ms: int, subject: str) -> None:
+        """Tell the listeners alone."""
+        for listener in self.listeners:
+            listener(Event(self.number, kind, at_ms, subject, "", subject, "", None))
+
     def settle(self, number: int) -> None:
         """All events up to this number are durable."""
         first = self.durable

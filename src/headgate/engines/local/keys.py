@@ -7,14 +7,17 @@ Time is in microseconds here; what happens is told in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush, merge
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from msgspec import Struct
+
 from headgate.core.gates import Closed, Gate, Kind, Limits, LimitsChange, Override, changed
 from headgate.core.job import Job
-from headgate.core.limits import Use, queue_key, tenant_key
+from headgate.core.limits import Use, queue_key, tenant_key, uses_from
 from headgate.engines.local.groups import Group
 from headgate.engines.local.lanes import Lane
 from headgate.engines.local.timers import NEVER
@@ -24,6 +27,16 @@ if TYPE_CHECKING:
     from headgate.engines.local.tables import Tables
 
 GATE: Final = "gate"
+
+
+class _Said(Struct):
+    """What is wanted of a job's fixed members."""
+
+    rate_limit: Any = None
+
+
+_said = msgspec.json.Decoder(_Said)
+_NO_LIMITS: Final = Limits()
 
 
 class Key(Gate):
@@ -236,11 +249,7 @@ class Keys:
         for (name, _), use in zip(job.keys, uses, strict=True):
             key = self.known.get(name)
             if key is None:
-                key = self.known[name] = Key(name, _first(use.change))
-                self._dirty[key] = None
-                if key.limits.concurrency == 0:
-                    # Nothing else closes a gate that nobody has passed yet.
-                    self.recheck(key)
+                key = self._new(name, use.change)
             elif key.register(use.change):
                 self._dirty[key] = None
                 self.recheck(key)
@@ -250,6 +259,30 @@ class Keys:
         """A job that lives names its keys again."""
         for name, _ in job.keys:
             self.named(name).users += 1
+
+    def use_again(self, job: Job) -> None:
+        """A job that had ended names its keys again; of a key about which nobody else says anything, it says what it said before."""
+        said: Sequence[Use] | None = None
+        for place, (name, _) in enumerate(job.keys):
+            key = self.known.get(name)
+            if key is None or (not key.users and key.limits == _NO_LIMITS):
+                if said is None:
+                    said = uses_from(_said.decode(b"{%b}" % job.fixed).rate_limit, job.queue)
+                change = said[place].change if place < len(said) else LimitsChange()
+                if key is None:
+                    key = self._new(name, change)
+                elif key.register(change):
+                    self._dirty[key] = None
+                    self.recheck(key)
+            key.users += 1
+
+    def _new(self, name: str, change: LimitsChange) -> Key:
+        key = self.known[name] = Key(name, _first(change))
+        self._dirty[key] = None
+        if key.limits.concurrency == 0:
+            # Nothing else closes a gate that nobody has passed yet.
+            self.recheck(key)
+        return key
 
     def unuse(self, job: Job) -> None:
         """A job has ended."""

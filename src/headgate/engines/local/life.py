@@ -237,7 +237,12 @@ class Life:
         )
         if isinstance(decision, Requeue):
             job.attempt -= 1
-            self._back(job, at)
+            if failure.deferred:
+                job.rare().deferrals += 1
+            if decision.later is None:
+                self._back(job, at)
+            else:
+                self._retry_later(job, decision.later, at)
             return
         self._note(job, entry or history.failure_entry(failure, job.attempt, at))
         self._tell_failed(job, at)
@@ -271,17 +276,14 @@ class Life:
         more.retry_delay_ms = decision.delay_ms
         tables.save(job, ACTIVE)
         self._arm_waiting(job)
-        self._tell(
-            "job.retrying",
-            at,
-            job,
-            {
-                "attempt": job.attempt,
-                "max_attempts": job.max_attempts,
-                "next_retry_at": decision.at,
-                "error": more.errors[-1],
-            },
-        )
+        data: dict[str, Any] = {
+            "attempt": job.attempt,
+            "max_attempts": job.max_attempts,
+            "next_retry_at": decision.at,
+        }
+        if more.errors:
+            data["error"] = more.errors[-1]
+        self._tell("job.retrying", at, job, data)
         self._follow(job, at)
 
     # ends of a job
@@ -477,6 +479,7 @@ class Life:
         if was == DISCARDED or buried:
             job.attempt = 0
             job.dead = False
+            more.deferrals = 0
             more.reason = ""
             more.re_enqueued_at = at
         target = changes.queue or more.origin or job.queue

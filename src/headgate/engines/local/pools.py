@@ -65,7 +65,7 @@ class Pools:
 
     def kept(self, fetch: Fetch, pool: str, at: int) -> Rota:
         """The turns of fetches that ask for the same, outside of pools; up to date."""
-        name = (fetch.strategy, pool, tuple(fetch.queues), tuple(fetch.weights))
+        name = (fetch.strategy, tuple(fetch.queues), tuple(fetch.weights))
         turns = self._kept.get(name)
         if turns is None:
             queues = [self._tables.queue(queue) for queue in dict.fromkeys(fetch.queues)]
@@ -76,6 +76,8 @@ class Pools:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(name)
+            # Whoever asks shares the turns, but not what other pools keep to themselves.
+            turns.pool = pool
         self.refresh(turns, at)
         return turns
 

@@ -292,8 +292,6 @@ class Queue:
 
     def meet_actor(self, lane: Lane) -> None:
         """A key was closed at which this lane does not wait: the next fetch has to meet it."""
-        if not lane.size:
-            return
         if lane.group is not self.groups.own:
             self.groups.move(lane, self.groups.own)
         if lane.tenant:
@@ -397,8 +395,9 @@ class Queue:
             assert lane in group.lanes, f"{self.name}: a lane stands nowhere"
             shut = group.key.shut if group.key is not None else None
             assert not group.hidden or shut is not None, f"{self.name}: hidden behind an open gate"
-            used = all(key.users for key, _ in lane.gates if key.client)
-            assert used, f"{self.name}: a lane of a key without jobs"
+            known = self.keys.known
+            used = all(known.get(key.key) is key for key, _ in lane.gates if key.client)
+            assert used, f"{self.name}: a lane of a key that was forgotten"
             assert not lane.tenant or lane.tenant in self.tenants, f"{self.name}: nobody's lane"
             if actionable(lane):
                 assert group is self.groups.own, f"{self.name}: hidden from those who must meet it"

@@ -196,6 +196,10 @@ class Folded:
         last.pop("", None)
         first = {record[0]: record for record in reversed(records)}
         whole = {record[0]: record for record in records if len(record) == STORED}
+        if any(id_ in whole for id_ in self.gone):
+            # Rows are in the order in which jobs were stored, also where one had the id of another before.
+            place = {record[0]: n for n, record in enumerate(records) if len(record) == STORED}
+            last = dict(sorted(last.items(), key=lambda item: place.get(item[0], -1)))
         self.jobs: list[tuple[Record, Record | None]] = []
         """Each job's last record, and the one that holds what never changes."""
         for id_, record in last.items():

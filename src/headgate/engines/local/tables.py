@@ -15,6 +15,7 @@ from headgate.core.job import Job, copy_of
 from headgate.core.limits import queue_key
 from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
 from headgate.core.states import ACTIVE, AVAILABLE, SCHEDULED, TERMINAL
+from headgate.engines.contract import QUEUE_OPENED
 from headgate.engines.local.events import EventLog
 from headgate.engines.local.keys import Keys
 from headgate.engines.local.queue import Queue, size_of
@@ -124,6 +125,7 @@ class Tables:
             queue.created_at = queue.updated_at = self.now
             self.resolve(queue)
             self.save_queue(queue)
+            self.events.whisper(QUEUE_OPENED, self.now, name)
         return queue
 
     def save_queue(self, queue: Queue) -> None:
@@ -244,7 +246,7 @@ class Tables:
         old, was = self.queue(job.queue), job.state
         lives = was not in TERMINAL
         if not lives and job.keys:
-            self.keys.use(job)
+            self.keys.use_again(job)
         queue.count(job, state, 1)
         queue.bytes += size_of(job)
         old.count(job, was, -1)

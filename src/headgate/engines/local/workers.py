@@ -158,6 +158,8 @@ class Workers:
             "uptime_ms": at - worker.started_at,
         }
         self._tell("worker.stopped", name, at, data)
+        # Nobody knows its pool any more: what it still waits for may come from elsewhere.
+        self._on_place(name)
         return len(held)
 
     def _listen_for(self, name: str, at: int) -> None:

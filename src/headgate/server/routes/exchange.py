@@ -73,7 +73,12 @@ def _asked(context: Context, request: Request) -> Asked:
         [
             Fail(
                 one.job_id,
-                failure_of(one.error, requeue=one.requeue is True, field=f"nacks[{index}].error"),
+                failure_of(
+                    one.error,
+                    requeue=one.requeue is True,
+                    retry_after_ms=one.retry_after_ms,
+                    field=f"nacks[{index}].error",
+                ),
                 worker,
                 one.claim or 0,
                 context.uniform(),

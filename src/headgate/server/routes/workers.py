@@ -114,7 +114,7 @@ def wanted(
     wait_ms = asked.wait_ms or 0
     if wait_ms > limits.wait_ms:
         raise InvalidRequest(field=f"{path}wait_ms", expected=f"0 to {limits.wait_ms}")
-    names = [_queue(name) for name in asked.queues]
+    names = [_queue(name, f"{path}queues[{i}]") for i, name in enumerate(asked.queues)]
     fetching = Fetch(names, count, worker, asked.visibility_timeout_ms or 0, tenant=tenant)
     if asked.pool is not None:
         fetching.pool = check_pool_name(asked.pool, field=f"{path}pool")
@@ -131,9 +131,19 @@ def wanted(
     return fetching, wait_ms
 
 
+def _queue(name: str, field: str) -> str:
+    if not _is_queue(name):
+        queues.check_name(name, field=field)
+    return name
+
+
 @lru_cache(maxsize=10_000)
-def _queue(name: str) -> str:
-    return queues.check_name(name, field="queues")
+def _is_queue(name: str) -> bool:
+    try:
+        queues.check_name(name)
+    except InvalidRequest:
+        return False
+    return True
 
 
 async def complete(context: Context, request: Request) -> Answer:
@@ -174,7 +184,7 @@ async def _give_up(
     now_ms = request.now_ms
     given = Fail(
         job_id,
-        failure_of(asked.error, requeue=requeue),
+        failure_of(asked.error, requeue=requeue, retry_after_ms=asked.retry_after_ms),
         asked.worker_id or "",
         asked.claim or 0,
         context.uniform(),

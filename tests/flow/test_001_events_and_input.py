@@ -1,0 +1,132 @@
+"""Backpressure (seed 001), sentence by sentence: events, metrics, examples (10, 13), and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.flow.test_001_required import breathe
+from tests.flow.world import World, chosen, in_world
+
+JOB = {"type": "a", "args": [], "queue": "q"}
+PRESSURES = ("backpressure.warning", "backpressure.cleared")
+
+
+@in_world()
+async def test_001_10_1_crossing_the_threshold_is_told_once_each_way(world: World) -> None:
+    await world.configure("q", backpressure={"max_depth": 5, "warning_threshold": 0.6})
+    for _ in range(2):
+        await world.push(queue="q")
+    assert await world.events(*PRESSURES) == []
+    for _ in range(3):
+        await world.push(queue="q")
+    assert chosen(await world.events(*PRESSURES), "type", "queue", "depth", "bound") == [
+        {"type": "backpressure.warning", "queue": "q", "depth": 3, "bound": 5}
+    ]
+    await world.run("q", count=2)
+    assert len(await world.events(*PRESSURES)) == 1
+    await world.run("q", count=1)
+    assert chosen((await world.events(*PRESSURES))[1], "type", "queue", "depth", "bound") == {
+        "type": "backpressure.cleared",
+        "queue": "q",
+        "depth": 2,
+        "bound": 5,
+    }
+    await world.push(queue="q")
+    assert [told["type"] for told in await world.events(*PRESSURES)] == [*PRESSURES, PRESSURES[0]]
+
+
+@in_world()
+async def test_001_10_1_each_rejection_is_told_with_its_job_type(world: World) -> None:
+    await world.configure("q", backpressure={"max_depth": 1})
+    await world.push(queue="q")
+    await world.enqueue(queue="q", type="a.one")
+    batch = {"jobs": [{**JOB, "type": "b.two"}, {**JOB, "type": "c.three"}]}
+    assert (await world.call("POST", "/jobs/batch", batch)).status == 429
+    told = await world.events("backpressure.rejected")
+    assert chosen(told, "queue", "depth", "bound", "job_type") == [
+        {"queue": "q", "depth": 1, "bound": 1, "job_type": "a.one"},
+        {"queue": "q", "depth": 1, "bound": 1, "job_type": "b.two"},
+    ]
+
+
+@in_world()
+async def test_001_10_1_every_dropped_job_is_told(world: World) -> None:
+    await world.configure("q", backpressure={"max_depth": 3, "strategy": "drop_oldest"})
+    old = [await world.push(queue="q", type=f"t.n{n}") for n in range(3)]
+    await world.finish("/jobs/batch", {"jobs": [JOB] * 2})
+    told = await world.events("backpressure.dropped")
+    assert chosen(told, "queue", "job_id", "job_type") == [
+        {"queue": "q", "job_id": old[0], "job_type": "t.n0"},
+        {"queue": "q", "job_id": old[1], "job_type": "t.n1"},
+    ]
+
+
+@in_world()
+async def test_001_10_2_the_metrics_have_their_names_and_labels(world: World) -> None:
+    await world.configure("r", backpressure={"max_depth": 2})
+    await world.configure("d", backpressure={"max_depth": 1, "strategy": "drop_oldest"})
+    await world.configure("b", backpressure={"max_depth": 1, "strategy": "block"})
+    for queue in ("r", "d", "b"):
+        for _ in range(4):
+            await world.enqueue(queue=queue)
+    waiting = world.ask("POST", "/jobs", {**JOB, "queue": "b"}, ojs_block_timeout="60")
+    await breathe()
+    found = await world.samples()
+    assert found['ojs_backpressure_rejected_total{queue="r"}'] == 2
+    assert found['ojs_backpressure_dropped_total{queue="d"}'] == 3
+    assert found['ojs_backpressure_pressure{queue="r"}'] == 1
+    assert found['ojs_backpressure_blocked{queue="b"}'] == 1
+    assert found['ojs_queue_overflow_count_total{queue="r",policy="reject"}'] == 2
+    assert found['ojs_queue_overflow_count_total{queue="d",policy="drop_oldest"}'] == 3
+    assert 'ojs_queue_overflow_count_total{queue="b",policy="reject"}' not in found
+    assert found['ojs_queue_overflow_count_total{queue="b",policy="block"}'] >= 3
+    await world.run("b", count=1)
+    assert (await waiting.reply()).status == 201
+
+
+@in_world()
+async def test_001_13_the_examples_are_taken_as_they_stand(world: World) -> None:
+    email = {"max_depth": 100_000, "strategy": "reject", "warning_threshold": 0.8}
+    assert (await world.configure("email", backpressure=email))["backpressure"] == email
+    notes = {"max_depth": 10_000, "strategy": "drop_oldest"}
+    shown = (await world.configure("notifications", backpressure=notes))["backpressure"]
+    assert shown == {**notes, "warning_threshold": 0.8}
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"max_depth": -1}, "config.backpressure.max_depth"),
+    ({"max_depth": 1.5}, "config.backpressure.max_depth"),
+    ({"max_depth": "50000"}, "config.backpressure.max_depth"),
+    ({"max_depth": True}, "config.backpressure.max_depth"),
+    ({"max_size_bytes": -5}, "config.backpressure.max_size_bytes"),
+    ({"strategy": "drop_newest"}, "config.backpressure.strategy"),
+    ({"strategy": 1}, "config.backpressure.strategy"),
+    ({"max_depth": 5, "strategy": ""}, "config.backpressure.strategy"),
+    ({"warning_threshold": 1.1}, "config.backpressure.warning_threshold"),
+    ({"warning_threshold": -0.1}, "config.backpressure.warning_threshold"),
+    ({"warning_threshold": "0.8"}, "config.backpressure.warning_threshold"),
+    ({"max_deepth": 5}, "config.backpressure.max_deepth"),
+    (5, "config.backpressure"),
+]
+
+
+@pytest.mark.parametrize(("capacity", "field"), WRONG)
+@pytest.mark.parametrize("path", ["/admin/queues/q/config", "/queues/q/config"])
+@in_world()
+async def test_001_6_2_wrong_bounds_are_refused(
+    world: World, path: str, capacity: Any, field: str
+) -> None:
+    await world.configure("q", backpressure={"max_depth": 7, "strategy": "block"})
+    await world.refused("PUT", path, {"backpressure": capacity}, field)
+    # Nor is anything beside it taken.
+    await world.refused("PUT", path, {"concurrency": 3, "backpressure": capacity}, field)
+
+
+@pytest.mark.parametrize("given", ["soon", "-1", "61", "nan", "1e1"])
+@in_world()
+async def test_001_5_2_a_wrong_timeout_is_refused(world: World, given: str) -> None:
+    await world.configure("q", backpressure={"max_depth": 1, "strategy": "block"})
+    await world.push(queue="q")
+    await world.refused("POST", "/jobs", JOB, "OJS-Block-Timeout", ojs_block_timeout=given)
