@@ -359,8 +359,9 @@ def test_kept_jobs_fill_the_room_that_there_is(make: Make) -> None:
         for n in range(12):
             await hg.enqueue("a.b", n)
         await hg.flush(timeout=10)
-        assert clock.slept == []
-        assert len(server.asked) <= 12 + 2 * 4
+        # Halving its way down from a hundred would have taken longer than a minute.
+        assert sum(clock.slept) <= 4
+        assert len(server.asked) <= 12 + 2 * 6
 
     run(story())
 
