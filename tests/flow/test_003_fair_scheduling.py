@@ -241,6 +241,27 @@ async def test_003_8_2_whoever_got_nothing_for_an_interval_is_next(world: World)
 
 
 @in_world()
+async def test_003_8_2_a_pool_that_is_put_again_takes_no_turn_from_who_waits(world: World) -> None:
+    pool = {
+        "queues": ["a", "b"],
+        "strategy": "strict",
+        "starvation_prevention": {
+            "enabled": True,
+            "rotation_interval": "PT10S",
+            "min_dispatch_ratio": 0.2,
+        },
+    }
+    await world.put("/admin/pools/p", pool)
+    await fill(world, 50, "a", "b")
+    found = ""
+    for n in range(4):
+        found += await order(world, 3, pool="p")
+        await world.put("/admin/pools/p", {**pool, "concurrency": 10 + n})
+    assert found[:5].count("b") >= 1
+    assert found[5:10].count("b") >= 1
+
+
+@in_world()
 async def test_003_9_1_ten_jobs_are_not_behind_ten_thousand(world: World) -> None:
     await world.configure("q", tenant_fairness={"enabled": True})
     await of_tenants(world, a=800)
