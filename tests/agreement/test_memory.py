@@ -18,4 +18,4 @@ class FlowInMemory(FlowStories):
 
 
 TestInMemory = stories(InMemory, examples=150)
-TestFlowInMemory = stories(FlowInMemory, examples=300)
+TestFlowInMemory = stories(FlowInMemory, examples=200)
