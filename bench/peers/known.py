@@ -12,7 +12,7 @@ def _headgate(durability: str) -> tuple[Peer, Peer]:
     return (
         Peer(
             f"Headgate {durability}, coroutines",
-            "one worker process, 100 coroutines at once, exchange; a job is given back when its worker dies",
+            "one worker process, 100 coroutines at once, exchange; acks after the job; a job whose worker dies runs again",
             "headgate",
             (*asynchronous, "produce"),
             (*asynchronous, "work", CONCURRENCY),
@@ -71,7 +71,7 @@ PEERS = (
     ),
     Peer(
         "SAQ",
-        "one process, 100 coroutines at once, uvloop and hiredis, jobs deleted when done, acks after the job",
+        "one process, 100 coroutines at once, uvloop and hiredis, jobs deleted when done; a job whose worker dies is found by its sweeper",
         "redis",
         module("saq"),
         ("{bin}/saq", "bench.peers.apps.saq.settings"),
@@ -115,7 +115,7 @@ PEERS = (
     ),
     Peer(
         "PgQueuer",
-        "one process, asyncpg and uvloop, 100 jobs in a fetch; Postgres as it is by default, with fsync at every commit in all configurations",
+        "one process, asyncpg and uvloop, 100 jobs in a fetch; a job whose worker dies is picked again; Postgres as it is by default, with fsync at every commit in all configurations",
         "postgres",
         (*module("pgqueuer"), "produce"),
         (*module("pgqueuer"), "work"),

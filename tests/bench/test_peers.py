@@ -13,8 +13,10 @@ import pytest
 from bench.peers.actors import acting, members
 from bench.peers.environments import LOCKS, OURS, Unavailable, prepared
 from bench.peers.known import PEERS, headgates
-from bench.peers.measure import Found, Ready, beside, chosen, prepare, rows
+from bench.peers.life import Found
+from bench.peers.measure import beside, chosen, prepare, rows
 from bench.peers.peer import Peer
+from bench.peers.stage import Ready
 from bench.report import Row
 from bench.sizes import Size
 from tests.pages import ROOT
