@@ -280,13 +280,24 @@ def test_generated_parts_are_up_to_date() -> None:
 
 
 def test_every_command_and_option_is_described() -> None:
-    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
-    said = {name: part for name, _, part in (s.partition("\n") for s in page.split("\n## ")[1:])}
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8").partition("\n## Reference\n")[2]
+    said = {name: part for name, _, part in (s.partition("\n") for s in page.split("\n### ")[1:])}
     commands = dict(reference.commands_and_options())
     assert set(said) == {f"headgate {name}" for name in commands}
     for name, options in commands.items():
         for option in options:
             assert re.search(rf"`{option}[` ]", said[f"headgate {name}"]), f"{name} {option}"
+
+
+NOT_SHOWN = {"serve": "a page's own server runs already"}
+"""Commands that no page runs, and why."""
+
+
+def test_every_command_is_shown_at_work() -> None:
+    run = "\n".join(block.text for block in BLOCKS if block.kind == "sh")
+    names = {name for name, _ in reference.commands_and_options()}
+    shown = {name for name in names if re.search(rf"\bheadgate {name}\b", run)}
+    assert names - shown == set(NOT_SHOWN)
 
 
 def test_every_setting_and_limit_is_described() -> None:

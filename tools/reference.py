@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from headgate.cli.asking import add_server
 from headgate.cli.main import parser
 from headgate.core.errors import CATALOGUE, Entry
 from headgate.core.states import mermaid
@@ -101,18 +102,35 @@ def _toml(value: Any) -> str:
 
 def commands() -> str:
     top = parser()
-    parts = [f"{top.description}"]
+    shared = _shared_options()
+    parts = ["Most commands ask a server, and all of these have:", _option_table(shared.values())]
     for name, command, about in _leaves(top, ""):
-        parts += [f"## headgate {name}", _sentence(command.description or about)]
-        rows = [
-            (", ".join(f"`{spelling}`" for spelling in _spellings(action)), _meaning(action))
-            for action in _options(command)
-        ]
-        if rows:
-            parts.append(_table(("Option", "Meaning"), rows))
+        parts += [f"### headgate {name}", _sentence(command.description or about)]
+        options = _options(command)
+        own = [action for action in options if _meaning(action) not in shared]
+        if own:
+            parts.append(_option_table(own))
         if command.epilog:
             parts.append(command.epilog)
+        of_all = [f"`{action.option_strings[0]}`" for action in options if action not in own]
+        if of_all:
+            parts.append(f"Besides: {', '.join(of_all)}.")
     return "\n\n".join(parts)
+
+
+def _shared_options() -> dict[str, argparse.Action]:
+    """Those of every command that asks a server, by what they mean."""
+    found = argparse.ArgumentParser()
+    add_server(found)
+    return {_meaning(action): action for action in _options(found)}
+
+
+def _option_table(actions: Iterable[argparse.Action]) -> str:
+    rows = [
+        (", ".join(f"`{spelling}`" for spelling in _spellings(action)), _meaning(action))
+        for action in actions
+    ]
+    return _table(("Option", "Meaning"), rows)
 
 
 def commands_and_options() -> Iterable[tuple[str, list[str]]]:
@@ -158,7 +176,10 @@ def _spellings(action: argparse.Action) -> list[str]:
         value = " " + "|".join(map(str, action.choices))
     else:
         value = "" if action.nargs == 0 else f" {action.dest.upper()}"
-    return [f"{name}{value}" for name in action.option_strings or ("",)]
+    if not action.option_strings:
+        many = action.nargs in {"*", "+"}
+        return [f"{value.strip()} …" if many else value.strip()]
+    return [f"{name}{value}" for name in action.option_strings]
 
 
 def _meaning(action: argparse.Action) -> str:

@@ -1,84 +1,27 @@
+"""All public names, imported when the first of them is used: a server, and most commands, need none of them."""
+
 from __future__ import annotations
 
-from headgate.client.app import AsyncHeadgate, Headgate
-from headgate.client.context import AsyncJobContext, JobContext, current
-from headgate.client.draft import Draft, Enqueued
-from headgate.client.errors import (
-    AuthenticationError,
-    BackendError,
-    BufferFullError,
-    CircuitOpenError,
-    ConflictError,
-    DuplicateJobError,
-    ExecutionError,
-    JobNotFoundError,
-    NotFoundError,
-    OjsConnectionError,
-    OjsError,
-    OjsTimeoutError,
-    QueueFullError,
-    QueuePausedError,
-    RateLimitedError,
-    ResourceError,
-    SerializationError,
-    TenantLimitError,
-    ValidationError,
-)
-from headgate.client.jobs import AsyncJob, Job
-from headgate.client.policies import Rate, RateLimit, RetryPolicy, Unique
-from headgate.client.pressure.breaker import Breaker
-from headgate.client.pressure.buffer import MemoryBuffer
-from headgate.client.pressure.disk import DiskBuffer
-from headgate.client.pressure.waits import Waits
-from headgate.client.tasks import AsyncTask, Call, Task
-from headgate.version import VERSION
-from headgate.worker.signals import Discard, RateLimited, Retry, Snooze
-from headgate.worker.worker import Worker
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "VERSION",
-    "AsyncHeadgate",
-    "AsyncJob",
-    "AsyncJobContext",
-    "AsyncTask",
-    "AuthenticationError",
-    "BackendError",
-    "Breaker",
-    "BufferFullError",
-    "Call",
-    "CircuitOpenError",
-    "ConflictError",
-    "Discard",
-    "DiskBuffer",
-    "Draft",
-    "DuplicateJobError",
-    "Enqueued",
-    "ExecutionError",
-    "Headgate",
-    "Job",
-    "JobContext",
-    "JobNotFoundError",
-    "MemoryBuffer",
-    "NotFoundError",
-    "OjsConnectionError",
-    "OjsError",
-    "OjsTimeoutError",
-    "QueueFullError",
-    "QueuePausedError",
-    "Rate",
-    "RateLimit",
-    "RateLimited",
-    "RateLimitedError",
-    "ResourceError",
-    "Retry",
-    "RetryPolicy",
-    "SerializationError",
-    "Snooze",
-    "Task",
-    "TenantLimitError",
-    "Unique",
-    "ValidationError",
-    "Waits",
-    "Worker",
-    "current",
-]
+if TYPE_CHECKING:
+    from headgate.public import *  # noqa: F403 - public.py says which
+    from headgate.public import __all__ as __all__
+
+_LOWER = ("__all__", "current")
+"""Public names that begin like those of modules; for modules nothing may be imported here."""
+
+
+def __getattr__(name: str) -> Any:
+    if not name[:1].isupper() and name not in _LOWER:
+        raise AttributeError(f"module 'headgate' has no attribute {name!r}")
+    public = import_module("headgate.public")
+    if name not in public.__all__ and name not in _LOWER:
+        raise AttributeError(f"module 'headgate' has no attribute {name!r}")
+    globals()[name] = found = getattr(public, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

@@ -103,6 +103,8 @@ class Stories(FlowRules):
     def list_jobs(self, query: Query, page: Page) -> None:
         self.model.catch_up(self.now)
         expected, total = self.model.find_all(query, page)
+        counts = self.run(self.engine.count_jobs(query, self.now))
+        assert {place: n for place, n in counts.items() if n} == self.model.count_jobs(query)
 
         async def step() -> tuple[list[views.View], int]:
             found = await self.engine.find_all(query, page, self.now)

@@ -11,7 +11,7 @@ from headgate.core.pools import Pool
 from headgate.core.tenants import TenantLimits
 from headgate.engines.contract import Draft, Fail, Fetch, Place, Query, Task
 from tests.agreement import views
-from tests.agreement.machine import Machine, jobs, wish, with_jobs
+from tests.agreement.machine import LIVE, Machine, jobs, wish, with_jobs
 from tests.agreement.wishes import (
     FAILURES,
     KEYS,
@@ -122,6 +122,38 @@ class FlowRules(Machine):
             else:
                 assert reason == ("blocked" if fitting else "empty"), queue
         assert not why.next_at or why.next_at >= self.now
+        opening = model.next_opening(fetch)
+        assert not opening or 0 < why.next_at <= opening, "it says to come back too late"
+
+    @with_jobs(*LIVE)
+    @rule(job=jobs("available", "available", "scheduled"))
+    def ask_what_is_in_its_way(self, job: str) -> None:
+        """What keeps a job from running: everything that does, and nothing that does not."""
+        self.agree()
+        expected = self.model.barriers(job)
+        found = self.run(self.engine.explain(job, self.now))
+        assert (found is None) == (expected is None)
+        if found is not None:
+            there = {(b.kind, b.scope, b.name) for b in found.barriers}
+            assert {each for each in there if each[0] != "no_consumers"} == expected
+            assert all(not b.opens_at or b.opens_at >= self.now for b in found.barriers)
+            assert found.place == self.model.place(job)
+
+    @rule(key=keys, limit=st.sampled_from([1, 2, 50]), offset=st.integers(0, 3))
+    def turn_pages(self, key: str, limit: int, offset: int) -> None:
+        """Of all keys, and of the jobs of one."""
+        self.agree()
+        page, total = self.run(self.engine.keys(limit, offset, self.now))
+        known = list(self.model.state.gates)
+        assert ([each.key for each in page], total) == (known[offset:][:limit], len(known))
+        found = self.run(self.engine.key_jobs(key, limit, offset, self.now))
+        assert (found is None) == (key not in known)
+        if found is not None:
+            allowed, limited = ([job.id for job in jobs] for jobs in self.model.key_jobs(key))
+            shown = [job.id for job in [*found.allowed, *found.rate_limited]]
+            assert shown == (allowed + limited)[offset:][:limit]
+            assert found.allowed_total == len(allowed)
+            assert found.rate_limited_total == len(limited)
 
     # queues
 
@@ -234,6 +266,10 @@ class FlowRules(Machine):
             # It was told something else than to wait: in or out for good.
             self.leave(next(i for i, p in enumerate(self.parked) if p[2] is place))
         self.agree()
+
+    def come_to_an_end(self) -> None:
+        self.let_in()
+        super().come_to_an_end()
 
     def leave_all(self) -> None:
         super().leave_all()

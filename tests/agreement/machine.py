@@ -166,11 +166,15 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.agreed:
-                self.serve()
+                self.come_to_an_end()
             self.leave_all()
         finally:
             self.alone(self.engine.close())
             self.runner.close()
+
+    def come_to_an_end(self) -> None:
+        """What must be true whenever a story ends."""
+        self.serve()
 
     def leave_all(self) -> None:
         """Nobody waits any more."""

@@ -78,5 +78,5 @@ class FlowOnFile(OnFile, FlowStories):
     pass
 
 
-TestOnFile = stories(StoriesOnFile, examples=25)
+TestOnFile = stories(StoriesOnFile, examples=50)
 TestFlowOnFile = stories(FlowOnFile, examples=150)

@@ -17,5 +17,5 @@ class FlowInMemory(FlowStories):
         return ":memory:"
 
 
-TestInMemory = stories(InMemory, examples=80)
-TestFlowInMemory = stories(FlowInMemory, examples=150)
+TestInMemory = stories(InMemory, examples=150)
+TestFlowInMemory = stories(FlowInMemory, examples=300)

@@ -199,6 +199,7 @@ def of_queue(queue: QueueView) -> View:
         "load": queue.load,
         "bytes": queue.bytes,
         "limits": queue.limits,
+        "oldest_available_at": queue.oldest_available_at,
         "oldest_runnable_at": queue.oldest_runnable_at,
         "parked": queue.parked,
     }
@@ -217,6 +218,7 @@ def of_queues(model: Model) -> list[View]:
             "load": model.load(name),
             "bytes": model.depth(name).bytes,
             "limits": None if queue.gate is None else queue.gate.state(now_us),
+            "oldest_available_at": model.oldest_at(model.available(name)),
             "oldest_runnable_at": model.oldest_runnable_at(name),
             "parked": len(model.in_line(name)),
         }
@@ -299,6 +301,8 @@ def of_worker(worker: WorkerView) -> View:
         "id": worker.id,
         "state": worker.state,
         "directive": worker.directive,
+        "pool": worker.pool,
+        "concurrency": worker.concurrency,
         "last_heartbeat_at": worker.last_heartbeat_at,
         "active_jobs": sorted(worker.active_jobs),
     }
@@ -310,6 +314,8 @@ def of_workers(model: Model) -> list[View]:
             "id": name,
             "state": worker.state,
             "directive": model.state.directives.get(name, "running"),
+            "pool": worker.pool,
+            "concurrency": worker.concurrency,
             "last_heartbeat_at": worker.beat_at,
             "active_jobs": sorted(job.id for job in model.held_by(name)),
         }

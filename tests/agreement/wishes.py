@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, cast
 
+import msgspec
 from hypothesis import strategies as st
 from msgspec import UNSET
 
 from headgate.core.gates import Limits, LimitsChange, Override, Rate
 from headgate.core.job import Job, More
-from headgate.core.limits import Use, full_key
+from headgate.core.limits import Use, change_json, full_key
 from headgate.core.order import Strategy
 from headgate.core.pools import Pool, Starvation
 from headgate.core.retry import Failure, RetryPolicy
@@ -87,6 +88,11 @@ class Key(NamedTuple):
         on_limit = cast("Literal['wait', 'reschedule', 'drop']", self.on_limit)
         return Use(self.name, scope, on_limit, LIMITS[self.limits])
 
+    def wire(self) -> dict[str, Any]:
+        """As its producer wrote it."""
+        said = {"key": self.name, "on_limit": self.on_limit, "scope": self.scope}
+        return said | change_json(LIMITS[self.limits])
+
 
 class Wish(NamedTuple):
     """A job that somebody wants to push; shows only what is unusual about it."""
@@ -135,12 +141,13 @@ class Wish(NamedTuple):
             )
         lifetime = self.ttl or self.expires_in
         uses = tuple(key.use() for key in self.keys)
+        limits = b',"rate_limit":' + msgspec.json.encode([key.wire() for key in self.keys])
         job = Job(
             self.id,
             self.type,
             self.queue,
             self.priority,
-            f'"specversion":"1.0","args":["{self.id}"],{meta}'.encode(),
+            f'"specversion":"1.0","args":["{self.id}"],{meta}'.encode() + (limits if uses else b""),
             now,
             max_attempts=policy.max_attempts,
             timeout_ms=self.timeout_ms,

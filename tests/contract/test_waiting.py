@@ -167,6 +167,24 @@ async def test_who_gets_no_more_work_need_not_wait_for_it(home: Home, why: str) 
 
 
 @story
+async def test_a_pool_notices_that_a_queue_opens_that_was_closed_before_a_restart(
+    durable: Home,
+) -> None:
+    async with durable.engine() as engine:
+        await engine.configure("q", {"rate_limit": {"limit": 1, "period": "PT1S"}}, NOW)
+        await engine.set_pool(Pool("default", ("q",), (1,)), NOW)
+        await push(engine, drafts(2))
+        assert await fetch(engine) == ["j0"]
+    async with durable.engine(NOW + 1) as engine:
+        watch = engine.watch(Q)
+        assert await fetch(engine, now_ms=NOW + 999) == []
+        await engine.tick(NOW + 1_000)
+        assert await watch.wait(LONG_S)
+        assert await fetch(engine, now_ms=NOW + 1_000) == ["j1"]
+        watch.close()
+
+
+@story
 async def test_a_worker_whose_pool_is_forgotten_is_served_from_elsewhere(home: Home) -> None:
     """It is silent for too long while it waits; from then on it is anybody, in the pool `default`."""
     async with home.engine() as engine:

@@ -121,7 +121,8 @@ def test_a_throttle_spaces_its_starts(rate: Rate, lateness: list[int]) -> None:
             starts = [start.at_us for start in there.starts]
             for i, first in enumerate(starts):
                 for n, last in enumerate(starts[i + 1 :], 2):
-                    assert last - first >= (n - 1.1) * interval
+                    # (n - 1.1) intervals, in whole numbers.
+                    assert 10 * rate.limit * (last - first) >= (10 * n - 11) * rate.period_us
             gaps = [after - before for before, after in pairwise(starts)]
             assert min(gaps) >= 0.9 * interval
             if max(lateness) <= 100:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -129,6 +130,27 @@ async def test_RL_003_put_off_jobs_come_back_in_their_order(world: World) -> Non
     assert await world.run() == jobs[2:]
 
 
+@pytest.mark.parametrize("shape", [{"max_per_second": 1}, {"key": "k", "concurrency": 1}])
+@in_world(file=True)
+async def test_RL_001_jobs_that_are_tried_again_later_bring_their_limits_back(
+    world: World, shape: Any
+) -> None:
+    jobs = [await world.push(rate_limit=shape, retry={"max_attempts": 1}) for _ in range(3)]
+    for job in jobs:
+        assert await world.take() == [job]
+        await world.nack(job)
+        await world.later(SECOND)
+    assert (await world.get("/rate-limits"))["items"] == []
+    await world.restart(MINUTE)
+    await world.finish("/jobs/bulk/retry", {"job_ids": jobs})
+    await world.restart(MINUTE)
+    assert await world.take() == jobs[:1]
+    assert await world.take() == []
+    await world.ack(jobs[0])
+    await world.later(SECOND)
+    assert await world.take() == jobs[1:2]
+
+
 @in_world(file=True)
 async def test_BP_001_a_full_queue_is_full_still(world: World) -> None:
     capacity = {"max_depth": 3, "max_size_bytes": 100_000, "strategy": "drop_oldest"}
@@ -230,3 +252,29 @@ async def test_000_the_time_does_not_go_back(world: World) -> None:
     assert await world.take() == []
     world.now_ms = last + MINUTE
     assert await world.take() == [other]
+
+
+@in_world(file=True)
+async def test_RL_R005_a_limited_queue_wakes_its_pool_after_a_restart(world: World) -> None:
+    await world.put("/admin/queues/q/rate-limit", {"rate": {"limit": 1, "period": "PT1M"}})
+    await world.put("/admin/pools/p", {"queues": ["q"]})
+    jobs = [await world.push(queue="q") for _ in range(2)]
+    assert await world.run("q", pool="p") == jobs[:1]
+    await world.restart()
+    assert await world.run("q", pool="p") == []
+    await world.later(MINUTE)
+    assert await world.run("q", pool="p") == jobs[1:]
+
+
+@in_world(file=True)
+async def test_RL_R005_a_limited_queue_wakes_who_waits_after_a_restart(world: World) -> None:
+    await world.put("/admin/queues/q/rate-limit", {"rate": {"limit": 1, "period": "PT1M"}})
+    jobs = [await world.push(queue="q") for _ in range(2)]
+    assert await world.run("q") == jobs[:1]
+    await world.restart()
+    waiting = world.ask("POST", "/workers/fetch", {"queues": ["q"], "wait_ms": 30_000})
+    while not (await world.get(f"/jobs/{jobs[1]}/explain"))["consumers"]:
+        pass
+    await world.later(MINUTE)
+    async with asyncio.timeout(10):
+        assert [job["id"] for job in (await waiting.reply()).body["jobs"]] == jobs[1:]

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from headgate.core import queues as rules
-from headgate.core.gates import Gate, Override
+from headgate.core.gates import Gate, Limits, Override
+from headgate.core.limits import full_key, uses_from
 from headgate.core.queues import DEFAULT_POLICY
 from headgate.core.tenants import TenantLimits
 from headgate.engines.contract import Ack, Extend, Fail, Page, Query, Replay, Report, Task
@@ -232,6 +233,8 @@ class Model(Dispatch):
         buried = bool(job.origin) and job.state == "available"
         if job.state not in ("discarded", "retryable") and not buried:
             return Said("WrongState", job_id, (job.state,))
+        if not job.live:
+            self._name_keys_again(job)
         if job.state == "discarded" or job.origin:
             job.attempt = 0
             job.deferrals = 0
@@ -255,11 +258,19 @@ class Model(Dispatch):
             job.max_attempts = changes.max_attempts
         job.worker = ""
         job.finished_at = 0
-        for key, _ in job.keys:
-            self.state.gates.setdefault(key, Gate(key))
         self.open_queue(job.queue, now)
         self.enqueue(job, now)
         return self._done(job)
+
+    def _name_keys_again(self, job: Entry) -> None:
+        """Of a key about which nobody else says anything, the job says what it said before."""
+        given = msgspec.json.decode(b"{" + job.fixed + b"}").get("rate_limit")
+        said = {full_key(u.key, u.scope, job.tenant): u.change for u in uses_from(given, job.queue)}
+        for key, _ in job.keys:
+            named = any(other.has_key(key) for other in self.live())
+            gate = self.state.gates.setdefault(key, Gate(key))
+            if not named and gate.limits == Limits() and key in said:
+                gate.register(said[key])
 
     def delete(self, job_id: str, now: int) -> Said:
         return self._over(self._delete_now(job_id, self.catch_up(now)))

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from headgate.core.limits import queue_key, tenant_key
 from headgate.core.order import RoundRobin, Strict, Turn, Weighted, turn_of
 from headgate.core.pools import Pool
 from headgate.core.tenants import DEFAULT_TENANT, Fairness
@@ -65,10 +66,8 @@ class Dispatch(Admission):
             return "worker_resting"
         name = self.pool_name(fetch)
         pool = self.pools.get(name)
-        if pool is not None and pool.pool.concurrency is not None:
-            running = sum(job.pool == name for job in self.active())
-            if running >= pool.pool.concurrency:
-                return "pool_full"
+        if self._is_full(name):
+            return "pool_full"
         strategy = pool.pool.strategy if pool is not None else fetch.strategy
         worker = self.state.workers.get(fetch.worker)
         if strategy == "least-loaded" and worker is not None and worker.concurrency:
@@ -85,6 +84,64 @@ class Dispatch(Admission):
         if self.refusal(fetch):
             return []
         return [q for q in self.queues_of(fetch) if self._first(q, fetch, acting=True)]
+
+    def next_opening(self, fetch: Fetch) -> int:
+        """The first instant (in ms) at which only the end of a window, a hold or an interval brings something; 0 when none is known.
+
+        It is told to those who find nothing, and only gates of jobs and queues that they may be served from count.
+        """
+        if self.refusal(fetch) or self.fetchable(fetch):
+            return 0
+        now_us, name = self.state.now_us, self.pool_name(fetch)
+        found = []
+        for queue in self.queues_of(fetch):
+            if self.left_out(queue, name):
+                continue
+            for job in self.available(queue):
+                closed = [gate.closed(now_us) for gate in self.gates_of(job)]
+                ends = [c.opens_at_us for c in closed if c is not None]
+                if fetch.tenant in ("", job.tenant) and None not in ends:
+                    found.append(max(end for end in ends if end is not None))
+        return -(-min(found) // 1000) if found else 0
+
+    def barriers(self, job_id: str) -> set[tuple[str, str, str]] | None:
+        """Kind, scope and name of all that keeps the job from running now, but for who would run it."""
+        job = self.find(job_id)
+        if job is None:
+            return None
+        if job.state in ("pending", "scheduled", "retryable"):
+            kind = "retry" if job.state == "retryable" else job.state
+            return {(kind, "job", job.id)}
+        if job.state != "available":
+            return set()
+        names = {
+            queue_key(job.queue): ("queue", job.queue),
+            tenant_key(job.tenant): ("tenant", job.tenant),
+        }
+        found: set[tuple[str, str, str]] = {
+            (closed.kind, *names.get(gate.key, ("key", gate.key)))
+            for gate in self.gates_of(job)
+            for closed in gate.closings(self.state.now_us)
+        }
+        if self.state.queues[job.queue].paused:
+            found.add(("paused", "queue", job.queue))
+        serving = [name for name, pool in self.pools.items() if job.queue in pool.pool.queues]
+        if serving and all(self._is_full(name) for name in serving):
+            found |= {("pool", "pool", name) for name in serving}
+        return found
+
+    def place(self, job_id: str) -> int:
+        """How many available jobs of its queue come before it by priority and age."""
+        job = self.find(job_id)
+        if job is None or job.state != "available":
+            return -1
+        return self.line(job.queue).index(job)
+
+    def _is_full(self, name: str) -> bool:
+        pool = self.pools.get(name)
+        if pool is None or pool.pool.concurrency is None:
+            return False
+        return sum(job.pool == name for job in self.active()) >= pool.pool.concurrency
 
     # which one
 

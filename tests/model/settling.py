@@ -156,14 +156,18 @@ class Settling(Ground):
             return "limited"
         return ""
 
+    @staticmethod
+    def oldest_at(jobs: list[Entry]) -> int:
+        """Since when the oldest of these waits; 0 when there is none."""
+        oldest = min(jobs, key=lambda job: job.seq, default=None)
+        return 0 if oldest is None else oldest.enqueued_at
+
     def oldest_runnable_at(self, queue: str) -> int:
-        """Since when the oldest job waits that only wants a worker; 0 when there is none."""
+        """Since when the oldest job waits that only wants a worker."""
         known = self.state.queues[queue]
         if known.paused or (known.gate is not None and not self.is_open(known.gate)):
             return 0
-        runnable = [job for job in self.available(queue) if self.startable(job)]
-        oldest = min(runnable, key=lambda job: job.seq, default=None)
-        return 0 if oldest is None else oldest.enqueued_at
+        return self.oldest_at([job for job in self.available(queue) if self.startable(job)])
 
     def has_something(self, queue: str, pool: str) -> bool:
         return not self.left_out(queue, pool) and any(

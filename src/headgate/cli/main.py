@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from headgate.cli import serve, simulate, token, version
-from headgate.cli.refusal import Refusal
+from headgate.cli import (
+    dead,
+    enqueue,
+    explain,
+    job,
+    limit,
+    pool,
+    queue,
+    serve,
+    simulate,
+    token,
+    version,
+    watch,
+    worker,
+)
+from headgate.cli.completion import command as completion
+from headgate.cli.doctor import command as doctor
+from headgate.cli.refusal import INTERRUPTED, Refusal
 from headgate.version import VERSION
 
-_COMMANDS = (serve, simulate, token, version)
+_COMMANDS = (
+    serve,
+    worker,
+    enqueue,
+    job,
+    explain,
+    queue,
+    limit,
+    pool,
+    dead,
+    watch,
+    doctor,
+    simulate,
+    token,
+    completion,
+    version,
+)
+_UNREAD = 141
+"""As a shell has it for a program whose reader went away."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,13 +71,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the result is the exit code: 0 done, 1 failed, 2 asked for wrongly."""
+    """Run one command; the result is the exit code."""
     asked = parser().parse_args(arguments)
     try:
-        asked.run(asked)
+        code: int | None = asked.run(asked)
+        sys.stdout.flush()
     except Refusal as refusal:
-        print(f"headgate: {refusal}", file=sys.stderr)
+        as_json = getattr(asked, "json", False)
+        said = json.dumps(refusal.record()) if as_json else f"headgate: {refusal.line()}"
+        print(said, file=sys.stderr)
         return refusal.code
     except KeyboardInterrupt:
-        return 130
-    return 0
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read this has seen enough; nothing may be said to them at the exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _UNREAD
+    return code or 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from hashlib import sha256
 from typing import Any, get_args
 
+from headgate.cli.asking import add_json
 from headgate.server.settings import Role
 
 
@@ -21,15 +21,23 @@ def add(commands: Any) -> None:
         choices=get_args(Role),
         help="what it allows; may be given several times",
     )
+    add_json(new)
     new.set_defaults(run=run)
 
 
 def run(asked: argparse.Namespace) -> None:
     import json
+    from hashlib import sha256
 
     from headgate.ids import secret
 
     token = secret()
+    roles = list(dict.fromkeys(asked.role))
+    digest = sha256(token.encode()).hexdigest()
+    if asked.json:
+        entry = {"name": asked.name, "roles": roles, "sha256": digest}
+        print(json.dumps({"token": token, "configuration": entry}))
+        return
     # JSON's strings and arrays are TOML's.
     print(f"""\
 Give this token to its holder; it is not shown again and cannot be found out:
@@ -40,5 +48,5 @@ Put this into the file that HEADGATE_CONFIG or --config names, and start the ser
 
 [[tokens]]
 name = {json.dumps(asked.name)}
-roles = {json.dumps(list(dict.fromkeys(asked.role)))}
-sha256 = "{sha256(token.encode()).hexdigest()}\"""")
+roles = {json.dumps(roles)}
+sha256 = "{digest}\"""")

@@ -68,6 +68,8 @@ class Dispatch:
             self._in_order(call)
         else:
             self._by_turns(call)
+        for queue in call.passed_over:
+            queue.groups.bring_back()
         return call.taken
 
     def _in_order(self, call: _Call) -> None:
@@ -137,10 +139,11 @@ class Dispatch:
         return len(self._tables.held.get(fetch.worker, ())) >= known.concurrency
 
     def _first(self, queue: Queue, call: _Call) -> Lane | None:
-        fair = queue.fair and call.fairness(queue).enabled
-        return queue.first(
-            FAIR if fair else PLAIN, call.fetch.tenant, actors=call.actions < MOST_ACTIONS
-        )
+        order = FAIR if queue.fair and call.fairness(queue).enabled else PLAIN
+        if call.actions < MOST_ACTIONS:
+            return queue.first(order, call.fetch.tenant)
+        call.passed_over[queue] = None
+        return queue.first(order, call.fetch.tenant, actors=False)
 
     def _meet(self, queue: Queue, lane: Lane, call: _Call) -> bool:
         """Take the head of the lane, or do with it what its closed key says; true when it was started."""
@@ -269,7 +272,7 @@ class Dispatch:
 class _Call:
     """One fetch on its way."""
 
-    __slots__ = ("actions", "fetch", "left", "name", "now", "pool", "taken")
+    __slots__ = ("actions", "fetch", "left", "name", "now", "passed_over", "pool", "taken")
 
     def __init__(self, fetch: Fetch, name: str, pool: Pool | None, now: int) -> None:
         self.fetch = fetch
@@ -279,6 +282,8 @@ class _Call:
         self.left = fetch.count
         self.taken: list[Job] = []
         self.actions = 0
+        self.passed_over: dict[Queue, None] = {}
+        """Queues with jobs that this fetch does not act upon any more."""
 
     def fairness(self, queue: Queue) -> Fairness:
         """How tenants take turns in this fetch."""

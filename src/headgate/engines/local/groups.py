@@ -8,7 +8,7 @@ Only when the lane that comes first is stopped by another of its gates does that
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.tenants import DEFAULT_TENANT, Shares
@@ -130,14 +130,27 @@ class Group:
                 if heads is not None:
                     heads.put(lane)
 
+    def pass_over(self, lane: Lane, order: int) -> None:
+        """Let the lane that comes first in this order be none of those in it, until it is brought back."""
+        heads = None if self._heads is None else self._heads[order]
+        assert heads is not None
+        heads.drop(lane)
+
+    def bring_back(self, lane: Lane, order: int) -> None:
+        heads = None if self._heads is None else self._heads[order]
+        assert heads is not None
+        heads.put(lane)
+
 
 class Groups:
     """All groups of one queue."""
 
-    __slots__ = ("_everybody", "_openings", "_seen", "by_key", "own", "queue")
+    __slots__ = ("_aside", "_everybody", "_openings", "_seen", "by_key", "own", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
+        self._aside: list[tuple[int, Lane]] = []
+        """Lanes that have to be acted upon and were passed over, each with the order that it is missing from."""
         self.own = Group(queue, None)
         self.by_key: dict[Key, Group] = {}
         self._seen: list[Heads[Group] | None] | None = None
@@ -196,41 +209,59 @@ class Groups:
         self._drop(group)
         shut = None if group.key is None else group.key.shut
         if shut is not None and shut.opens_at_us is not None:
-            heappush(self._openings, (shut.opens_at_us, id(group), group))
+            openings = self._openings
+            heappush(openings, (shut.opens_at_us, id(group), group))
+            if len(openings) > 2 * len(self.by_key) + 64:
+                # Most are over, but nobody has asked since.
+                self._openings = [
+                    (each.key.shut.opens_at_us, id(each), each)
+                    for each in self.by_key.values()
+                    if each.hidden
+                    and each.key is not None
+                    and each.key.shut is not None
+                    and each.key.shut.opens_at_us is not None
+                ]
+                heapify(self._openings)
 
     def first(self, order: int, *, actors: bool = True) -> Lane | None:
         """The lane whose head may start, or has to be acted upon, before all others of the queue.
 
-        On the way it hides what is closed. Without `actors`, what has to be acted upon is passed over.
+        On the way it hides what is closed.
+        Without `actors`, what has to be acted upon is passed over, once for all looks until `bring_back`.
         """
-        aside: list[Lane] = []
-        try:
-            while True:
-                group = self._first(order)
-                if group is None:
-                    return None
-                key = group.key
-                if key is not None and key.shut is not None:
-                    self.hide(group)
-                    key.hide(group)
-                    continue
-                lane = group.first(order)
-                assert lane is not None
-                blocker = blocker_of(lane)
-                if blocker is None:
-                    return lane
-                if actionable(lane):
-                    if actors:
-                        return lane
-                    # It stands in the own group, and comes back when this look is over.
-                    group.leave(lane)
-                    aside.append(lane)
-                    continue
+        if actors and self._aside:
+            return self._aside[0][1]
+        while True:
+            group = self._first(order)
+            if group is None:
+                return None
+            key = group.key
+            if key is not None and key.shut is not None:
+                self.hide(group)
+                key.hide(group)
+                continue
+            lane = group.first(order)
+            assert lane is not None
+            blocker = blocker_of(lane)
+            if blocker is None:
+                return lane
+            if not actionable(lane):
                 self.move(lane, self.of(blocker))
-        finally:
-            for lane in aside:
-                lane.group.enter(lane)
-                self.notice(lane)
+            elif actors:
+                return lane
+            else:
+                # It stands in the own group, and only there.
+                group.pass_over(lane, order)
+                self._aside.append((order, lane))
+
+    def bring_back(self) -> None:
+        """A look without those who have to be acted upon is over."""
+        if self._aside:
+            for order, lane in self._aside:
+                if lane.group is self.own:
+                    self.own.bring_back(lane, order)
+            self._aside.clear()
+            self._put(self.own)
 
     def next_us(self) -> int:
         """The earliest instant at which a hidden group is known to be shown; NEVER when none is."""

@@ -76,7 +76,7 @@ class Key(Gate):
         self.posts: list[Group] = []
         """Its group in each queue that has lanes which pass it."""
         self.hidden: list[Group] | None = None
-        self._asides: list[tuple[Tenanted, Lane]] | None = None
+        self._asides: dict[Lane, Tenanted] | None = None
         self._actors: dict[Lane, None] | None = None
 
     def hide(self, group: Group) -> None:
@@ -88,8 +88,8 @@ class Key(Gate):
     def set_aside(self, tenanted: Tenanted, lane: Lane) -> None:
         """The same for a lane that the fetch for one tenant met."""
         if self._asides is None:
-            self._asides = []
-        self._asides.append((tenanted, lane))
+            self._asides = {}
+        self._asides[lane] = tenanted
 
     def meet(self, lane: Lane, on_limit: str) -> None:
         """A lane passes this gate from now on."""
@@ -112,6 +112,8 @@ class Key(Gate):
             self._passing = None
         if self._actors is not None:
             self._actors.pop(lane, None)
+        if self._asides is not None:
+            self._asides.pop(lane, None)
 
     @property
     def passing(self) -> list[Lane]:
@@ -136,9 +138,9 @@ class Key(Gate):
         found, self.hidden = self.hidden, None
         return found or []
 
-    def brought_back(self) -> list[tuple[Tenanted, Lane]]:
+    def brought_back(self) -> Iterable[tuple[Lane, Tenanted]]:
         found, self._asides = self._asides, None
-        return found or []
+        return (found or {}).items()
 
     @property
     def actors(self) -> Iterable[Lane]:
@@ -341,13 +343,16 @@ class Keys:
         if key is None:
             key = self.inner[name] = Key(name, limits)
             key.client = False
-            key.owner = owner
             for job in sorted(active, key=lambda job: (job.started_at, job.seq)):
                 key.holders[job.id] = job.claim
         else:
+            # One that was read from the file does not know yet whose limits it keeps.
+            key.owner = owner
             change = LimitsChange(limits.concurrency, limits.rate, limits.throttle)
-            if not key.register(change):
+            if not key.register(change) and key.owner is owner:
                 return key
+        # One that was restored has no owner yet.
+        key.owner = owner
         self.save(key)
         self.recheck(key)
         return key
@@ -398,7 +403,7 @@ class Keys:
             groups = group.queue.groups
             if groups.by_key.get(key) is group:
                 groups.show(group)
-        for tenanted, lane in key.brought_back():
+        for lane, tenanted in key.brought_back():
             tenanted.notice(lane)
         for group in key.posts:
             if group.waiting:

@@ -326,9 +326,14 @@ class Queue:
         """One of the jobs that pass this gate, the first in line if that is easily known."""
         lane = group.first(PLAIN)
         if lane is None:
-            assert group.key is not None
-            lanes = (lane for lane in self._lanes.values() if group in lane.posts and lane.size)
-            lane = next(lanes, None)
+            key = group.key
+            assert key is not None
+            # Other gates may have many more lanes here, or this one elsewhere: neither may cost its opening anything.
+            if key.lanes < len(self._lanes):
+                lanes = (each for each in key.passing if each.group.queue is self)
+            else:
+                lanes = (each for each in self._lanes.values() if group in each.posts)
+            lane = next((each for each in lanes if each.size), None)
         return None if lane is None else lane.head()
 
     @property
@@ -448,6 +453,7 @@ class Queue:
         oldest = self.groups.oldest()
         waiting = None if oldest is None else oldest.oldest()
         lane = self.groups.first(AGE, actors=False) if self.open else None
+        self.groups.bring_back()
         runnable = None if lane is None else lane.oldest()
         return QueueView(
             self.name,

@@ -300,7 +300,11 @@ class Tables:
         if not held:
             del self.held[job.worker]
         queue = self.queues[job.queue]
-        self.in_pools[job.pool] -= 1
+        left = self.in_pools[job.pool] - 1
+        if left:
+            self.in_pools[job.pool] = left
+        else:
+            del self.in_pools[job.pool]
         if job.keys or job.tenant or queue.gate is not None:
             self.keys.release(job)
         if self.watched:
