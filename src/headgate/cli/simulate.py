@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-from headgate.cli.refusal import Refusal
-
-_WIDTH = 40
+from headgate.cli.progress import Bar
+from headgate.cli.refusal import WRONG, Refusal
 
 
 def add(commands: Any) -> None:
@@ -20,7 +18,7 @@ def add(commands: Any) -> None:
         epilog="The same scenario with the same seed gives the same figures. "
         "docs/simulation.md says how a scenario is written.",
     )
-    command.add_argument("scenario", metavar="FILE", help="a TOML file; required")
+    command.add_argument("scenario", metavar="FILE", help="a TOML file")
     command.add_argument("--seed", type=int, help="instead of the one in the scenario")
     command.add_argument("--duration", help="instead of the one in the scenario: 90s, 5m, PT1H")
     command.add_argument(
@@ -40,7 +38,8 @@ def run(asked: argparse.Namespace) -> None:
 
     series = None if asked.series is None else Path(asked.series)
     if series is not None and series.suffix not in {".csv", ".json"}:
-        raise Refusal(f"--series: must end in .csv or .json, not {series.name!r}", 2)
+        raise Refusal(f"--series: must end in .csv or .json, not {series.name!r}", WRONG)
+    bar = Bar("seconds played")
     try:
         found = scenario.load(asked.scenario)
         if asked.seed is not None:
@@ -48,9 +47,12 @@ def run(asked: argparse.Namespace) -> None:
         if asked.duration is not None:
             found.duration = asked.duration
             scenario.check(found)
-        done = asyncio.run(played(found, _bar if sys.stderr.isatty() else _nothing))
+        length_s = found.duration_us // 1_000_000
+        done = asyncio.run(played(found, lambda part: bar.at(round(part * length_s), length_s)))
     except scenario.Wrong as error:
-        raise Refusal(f"{asked.scenario}: {error}", 2) from None
+        raise Refusal(f"{asked.scenario}: {error}", WRONG) from None
+    finally:
+        bar.end()
     if asked.json:
         print(json.format(json.encode(report.summary(done)), indent=2).decode())
     else:
@@ -60,14 +62,3 @@ def run(asked: argparse.Namespace) -> None:
             report.write_series(done, series)
         except OSError as error:
             raise Refusal(f"--series: {series} cannot be written: {error.strerror}") from None
-
-
-def _nothing(_part: float) -> None:
-    pass
-
-
-def _bar(part: float) -> None:
-    """On the terminal, over itself; gone at the end."""
-    done = round(part * _WIDTH)
-    line = f"\r{'█' * done}{'░' * (_WIDTH - done)} {part:4.0%}"
-    print(line if part < 1 else f"\r{' ' * (_WIDTH + 5)}\r", end="", file=sys.stderr, flush=True)

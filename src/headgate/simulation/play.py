@@ -9,18 +9,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from msgspec import Struct, json
+from msgspec import Struct
 
 from headgate import clock, ids
-from headgate.core.envelope import Envelope
 from headgate.core.errors import OjsError
-from headgate.core.gates import Limits, LimitsChange, changed
-from headgate.core.limits import Use, change_from, check_key
+from headgate.core.gates import Limits, changed
 from headgate.core.pools import check_pool_name, pool_from
 from headgate.core.queues import check_name
-from headgate.core.retry import DEFAULT, Failure, policy_from
+from headgate.core.retry import Failure
 from headgate.core.tenants import TenantLimits, check_tenant, tenant_limits_from
-from headgate.core.times import DAY_MS
 from headgate.engines.contract import (
     Ack,
     Draft,
@@ -35,16 +32,15 @@ from headgate.engines.contract import (
 from headgate.engines.local.engine import LocalEngine
 from headgate.engines.local.timers import NEVER
 from headgate.operations.push import NOBODY, draft_of
-from headgate.simulation.arrivals import Arrival, arrivals
+from headgate.simulation.arrivals import Arrival
 from headgate.simulation.figures import Figures, Tally
-from headgate.simulation.lengths import lengths
-from headgate.simulation.scenario import Jobs, Scenario, Wrong, rates_in, us_of
+from headgate.simulation.scenario import Scenario, Wrong, rates_in
 from headgate.simulation.shares import Share, Shares
+from headgate.simulation.sources import FOREVER_MS, Source
 from headgate.testing.clock import VirtualClock
 from headgate.testing.floor import Fleet, Floor
 
 BATCH: Final = 1_000
-_FOREVER_MS: Final = 3650 * DAY_MS
 _FAILED: Final = Failure("simulated", "the scenario says so")
 _LATE: Final = Failure("timeout", "the attempt took too long", "timeout")
 _WAITING: Final = ("available", "scheduled", "retryable")
@@ -57,83 +53,6 @@ class Run(Struct, gc=False):
     claim: int
     tallies: tuple[Tally, ...]
     failure: Failure | None
-
-
-class Source:
-    """Jobs of one kind: how they look, how long they take, how they end."""
-
-    def __init__(
-        self, jobs: Jobs, number: int, scenario: Scenario, boosts: dict[str, int], seed: int
-    ) -> None:
-        path = f"jobs[{number}]"
-        self.jobs = jobs
-        # Each has dice of its own: what is changed about one leaves the others as they were.
-        self.dice = ids.dice(seed * 1_000_003 + number)
-        self.length = lengths(jobs.service, self.dice, f"{path}.service")
-        self.timeout_us = 0
-        self.expires_ms = 0
-        if jobs.timeout is not None:
-            self.timeout_us = us_of(jobs.timeout, f"{path}.timeout")
-        if jobs.expires is not None:
-            self.expires_ms = -(-us_of(jobs.expires, f"{path}.expires") // 1000)
-        self.boosts = boosts
-        self.traced: dict[str, int] = {}
-        """Lengths that a trace gives, by job."""
-        self._retry = None
-        if jobs.retry is not None:
-            policy_from(jobs.retry, DEFAULT, path=f"{path}.retry")
-            self._retry = json.encode(jobs.retry)
-        self._tenants = list(jobs.tenants)
-        self._shares = list(jobs.tenants.values())
-        self._changes = {
-            key: change_from(rates_in(scenario.limits[key], f"limits.{key}"), f"limits.{key}")
-            for key in jobs.keys
-            if key in scenario.limits
-        }
-        self._made: dict[tuple[str, str], Envelope] = {}
-        self._dull = not jobs.tenants and jobs.values == 1
-        check_name(jobs.queue, field=f"{path}.queue")
-        for key in jobs.keys:
-            check_key(key.replace("{value}", "0"), field=f"{path}.keys")
-        for tenant in (*jobs.tenants, *((jobs.tenant,) if jobs.tenant else ())):
-            check_tenant(tenant, field=f"{path}.tenants")
-        streams = jobs.arrivals if isinstance(jobs.arrivals, list) else [jobs.arrivals]
-        self.streams = [
-            arrivals(one, self.dice, f"{path}.arrivals[{n}]", scenario.folder, scenario.duration_us)
-            for n, one in enumerate(streams)
-        ]
-
-    def envelope(self, arrival: Arrival) -> Envelope:
-        """What such a job looks like; those that look alike share one."""
-        tenant, value = arrival.tenant or self.jobs.tenant, arrival.value
-        if not self._dull:
-            if self._tenants and not arrival.tenant:
-                (tenant,) = self.dice.choices(self._tenants, self._shares)
-            if not value and self.jobs.values > 1:
-                value = str(int(self.dice.random() * self.jobs.values))
-        found = self._made.get((tenant, value))
-        if found is None:
-            found = self._made[tenant, value] = self._make(tenant, value or "0")
-        return found
-
-    def _make(self, tenant: str, value: str) -> Envelope:
-        jobs = self.jobs
-        found = Envelope(jobs.type, b'"args":[],"meta":{}', b"[]", queue=jobs.queue)
-        found.priority = jobs.priority
-        found.tenant = tenant
-        found.visibility_ms = _FOREVER_MS
-        found.timeout_ms = -(-self.timeout_us // 1000)
-        found.retry = self._retry
-        found.uses = tuple(
-            Use(
-                check_key(key.replace("{value}", value)),
-                "global",
-                jobs.on_limit,
-                self._changes.get(key, LimitsChange()),
-            )
-            for key in jobs.keys
-        )
-        return found
 
 
 class Played(Struct):
@@ -394,7 +313,7 @@ async def played(scenario: Scenario, progress: Callable[[float], None] = _silent
     engine = await LocalEngine.open(
         ":memory:",
         now_ms=time.now_ms(),
-        heartbeat_timeout_ms=_FOREVER_MS,
+        heartbeat_timeout_ms=FOREVER_MS,
         events_kept=1,
         lists=False,
         elapsed_s=clock.elapsed_s,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from headgate.testing.enqueued import Enqueued
 from headgate.testing.faults import PlannedError
-from headgate.testing.harness import AsyncHarness, Harness, Start
+from headgate.testing.harness import AsyncHarness, Harness
 from headgate.testing.memory import AsyncFake, AsyncInline, Fake, Inline
 from headgate.testing.real import AsyncReal, Real
+from headgate.testing.starts import Start
 
 fake = Fake
 inline = Inline

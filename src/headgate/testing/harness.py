@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -28,26 +28,11 @@ from headgate.testing.memory import Memory, shared
 from headgate.testing.performing import attempted, judged, perform
 from headgate.testing.recording import RecordingEnqueue
 from headgate.testing.stage import App
+from headgate.testing.starts import How, Start, Starts
 from headgate.worker.outcome import Ack, Nack, stopped, timeout_s, unknown
 
 Length: TypeAlias = Duration | Callable[..., Duration]
 """How long a run takes, or what says so, given the arguments."""
-How: TypeAlias = Literal["running", "completed", "failed", "deferred", "lost"]
-
-
-class Start(Struct):
-    """One start of a job."""
-
-    at_s: float
-    """Seconds since the harness began."""
-    job_id: str
-    type: str
-    queue: str
-    tenant: str
-    keys: tuple[str, ...]
-    """Its rate-limit keys."""
-    attempt: int
-    how: How = "running"
 
 
 class _Planned(Struct):
@@ -57,15 +42,14 @@ class _Planned(Struct):
     error: BaseException | None = None
 
 
-class _Harness(Memory):
+class _Harness(Starts, Memory):
     """Applications, the real engine in memory, workers and a clock that only moves in `run_for`."""
 
     def __init__(self, *apps: App, start: Instant | None = None, seed: int = 0) -> None:
         super().__init__(*apps)
         self._start_us = (START_MS if start is None else at_ms(start, "start")) * 1000
         self.seed = seed
-        self.starts: list[Start] = []
-        """Every start of a job, in order."""
+        self.starts = []
         self._latest: dict[str, Start] = {}
         self._planned: dict[str, _Planned] = {}
         self._spent_us = 0
@@ -264,71 +248,6 @@ class _Harness(Memory):
         if start is not None:
             how: How = "completed" if isinstance(outcome, Ack) else "failed"
             start.how = "deferred" if isinstance(outcome, Nack) and outcome.requeue else how
-
-    # what happened
-
-    def started(
-        self,
-        key: str | None = None,
-        *,
-        task: What | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-    ) -> int:
-        """How many times jobs were started: of a rate-limit key, a handler, a queue, a tenant, or all."""
-        return len(self._some(None, key, task, queue, tenant))
-
-    def completed(
-        self,
-        key: str | None = None,
-        *,
-        task: What | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-    ) -> int:
-        """How many jobs have completed."""
-        return len(self._some("completed", key, task, queue, tenant))
-
-    def failed(
-        self,
-        key: str | None = None,
-        *,
-        task: What | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-    ) -> int:
-        """How many attempts have failed."""
-        return len(self._some("failed", key, task, queue, tenant))
-
-    def running(
-        self,
-        key: str | None = None,
-        *,
-        task: What | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-    ) -> int:
-        """How many jobs run now."""
-        return len(self._some("running", key, task, queue, tenant))
-
-    def _some(
-        self,
-        how: How | None,
-        key: str | None,
-        task: What | None,
-        queue: str | None,
-        tenant: str | None,
-    ) -> list[Start]:
-        job_type = type_of(task)
-        return [
-            one
-            for one in self.starts
-            if how in {None, one.how}
-            and (key is None or key in one.keys)
-            and job_type in {None, one.type}
-            and queue in {None, one.queue}
-            and tenant in {None, one.tenant}
-        ]
 
     @verb
     async def counts(self, queue: str | None = None) -> dict[str, int]:

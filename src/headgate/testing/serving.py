@@ -56,6 +56,6 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         app = runtime.application(Settings(store="memory:", shutdown_s=2.0))
-        async with runtime.alive(app.context):
+        async with runtime.alive(app.context, advise=False):
             self._server = _Server(app, self._ready.set)
             await self._server.serve([self._listener])
