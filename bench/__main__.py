@@ -12,6 +12,7 @@ import msgspec
 
 from bench import engine, flow, http, standing
 from bench.machine import this_machine
+from bench.peers import measure as peers
 from bench.report import Row, document, table
 from bench.sizes import NORMAL, QUICK, Size
 
@@ -24,6 +25,9 @@ WHAT: dict[str, tuple[Measure, str]] = {
     "http": (http.measure, "the server under load from another process: rates and latencies"),
 }
 CONFIGURATIONS = ("memory", "normal", "full")
+PEERS = "peers"
+PEERS_ON = ("normal", "full")
+"""Peers keep their jobs on disk unless they are asked not to."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,7 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = {"rounds": asked.rounds, "load_s": asked.seconds, "waiting": asked.waiting,
              "connections": asked.connections, "depth": asked.pipeline}  # fmt: skip
     size = msgspec.structs.replace(size, **{k: v for k, v in given.items() if v is not None})
-    rows = list(measured(asked.what or tuple(WHAT), asked.on or CONFIGURATIONS, directory, size))
+    wanted = asked.what or tuple(WHAT)
+    rows = list(measured(
+        [name for name in wanted if name != PEERS], asked.on or CONFIGURATIONS, directory, size
+    ))  # fmt: skip
+    if PEERS in wanted:
+        for configuration in asked.on or PEERS_ON:
+            print(f"measuring {PEERS} on {configuration}", file=sys.stderr, flush=True)
+            rows += peers.measure(configuration, directory, size, asked.peer)
     print(f"\n{table(rows)}")
     if asked.json is not None:
         asked.json.write_bytes(
@@ -70,10 +81,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="bench",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measure the engine and the server, and hold the numbers against the budgets.\n\n"
-        + "\n".join(f"  {name:<9} {text}" for name, (_, text) in WHAT.items()),
+        + "\n".join(f"  {name:<9} {text}" for name, (_, text) in WHAT.items())
+        + f"\n  {PEERS:<9} the worker end to end, beside other job queues, which it installs",
         epilog="A ratio is the value divided by its budget: at most 1 is wanted for ≤, at least 1 for ≥.",
     )
-    parser.add_argument("what", nargs="*", choices=[*WHAT, []], help="everything if not given")
+    parser.add_argument("what", nargs="*", choices=[*WHAT, PEERS, []],
+                        help="everything but the peers if not given")  # fmt: skip
     parser.add_argument("--on", nargs="+", choices=CONFIGURATIONS, metavar="CONFIGURATION",
                         help="memory, normal, full: where the state is kept (all)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="small and short: under a minute")
@@ -83,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="repeat so often, the medians count")
     parser.add_argument("--seconds", type=float, help="under load for each kind of request")
     parser.add_argument("--waiting", type=int, metavar="JOBS", help="for `standing`")
+    parser.add_argument("--peer", nargs="+", default=(), metavar="NAME",
+                        help="of the peers only those whose names begin so")  # fmt: skip
     parser.add_argument("--connections", type=int, help="of the load generator")
     parser.add_argument("--pipeline", type=int, metavar="DEPTH",
                         help="send so many enqueues ahead of their answers")  # fmt: skip

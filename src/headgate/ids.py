@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from random import SystemRandom, getrandbits, random
+from random import Random, SystemRandom, getrandbits, random
+from typing import TypeAlias
+
+Dice: TypeAlias = Random
+"""Numbers by chance that can be had again."""
 
 
 def uuid7(now_ms: int) -> str:
@@ -25,3 +29,8 @@ def uniform() -> float:
 def secret() -> str:
     """256 random bits as hexadecimal text."""
     return f"{SystemRandom().getrandbits(256):064x}"
+
+
+def dice(seed: int) -> Dice:
+    """Numbers that look random and are the same for the same seed; for simulations and tests."""
+    return Dice(seed)

@@ -76,15 +76,16 @@ def store_path(url: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def alive(context: Context) -> AsyncIterator[None]:
-    """Open the engine into the context and keep its time, until the end."""
+async def alive(context: Context, *, advise: bool = True) -> AsyncIterator[None]:
+    """Open the engine into the context and keep its time, until the end; advise those who run it for good."""
     engine = await open_engine(context.settings)
     context.engine = engine
     now = clock.Clock(engine.recovered.last_ms)
     context.now_ms, context.now_us = now.now_ms, now.now_us
     context.started_at = context.now_ms()
     engine.listen(context.metrics.observe)
-    await _warn_of_unbounded(engine, context.started_at)
+    if advise:
+        await _warn_of_unbounded(engine, context.started_at)
     clockwork = Clockwork(engine, context.now_ms)
     clockwork.start()
     try:

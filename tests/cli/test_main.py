@@ -52,7 +52,7 @@ def test_what_is_no_command_is_refused_in_one_line(
 
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("serve", "token", "version"):
+    for command in ("serve", "simulate", "token", "version"):
         with pytest.raises(SystemExit) as ended:
             main([command, "--help"])
         assert ended.value.code == 0

@@ -136,6 +136,19 @@ def test_tenants_that_are_gone_are_forgotten() -> None:
     assert len(shares._levels[0].standings) < 300
 
 
+def test_tenants_that_come_once_each_are_forgotten_too() -> None:
+    shares = Shares()
+    kept: set[str] = set()
+    for n in range(15_000):
+        _, gone = shares.served(0, f"once-{n}", 1)
+        kept.add(f"once-{n}")
+        kept.difference_update(gone)
+    assert kept == set(shares._levels[0].standings)
+    assert 10_000 <= len(kept) <= 11_000
+    # Those who came last are the ones that are still ahead.
+    assert shares.place(0, "once-14999") > shares.place(0, "once-0")
+
+
 @given(comings, st.lists(st.sampled_from("abcd"), max_size=30))
 def test_remembered_shares_go_on_as_before(steps: list[tuple[str, int]], later: list[str]) -> None:
     shares = Shares()

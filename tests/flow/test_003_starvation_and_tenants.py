@@ -146,3 +146,24 @@ async def test_003_9_1_the_tenant_is_the_one_in_meta(world: World) -> None:
     assert chosen(found, "tenant_id", "total_jobs") == {"tenant_id": "acme", "total_jobs": 1}
     assert [j["id"] for j in (await world.get("/admin/tenants/acme/jobs"))["items"]] == [job]
     await world.later(MINUTE)
+
+
+@in_world()
+async def test_003_8_2_a_pool_that_is_put_again_takes_no_turn_from_who_waits(world: World) -> None:
+    pool = {
+        "queues": ["a", "b"],
+        "strategy": "strict",
+        "starvation_prevention": {
+            "enabled": True,
+            "rotation_interval": "PT10S",
+            "min_dispatch_ratio": 0.2,
+        },
+    }
+    await world.put("/admin/pools/p", pool)
+    await fill(world, 50, "a", "b")
+    found = ""
+    for n in range(4):
+        found += await order(world, 3, pool="p")
+        await world.put("/admin/pools/p", {**pool, "concurrency": 10 + n})
+    assert found[:5].count("b") >= 1
+    assert found[5:10].count("b") >= 1

@@ -286,7 +286,9 @@ class Dispatch(Admission):
             ):
                 fresh.turn = known.turn
                 fresh.members = known.members
-        self.guard(fresh)
+                fresh.guarantee = known.guarantee
+        if fresh.guarantee is None or known is None or known.pool.starvation != pool.starvation:
+            self.guard(fresh)
         self.pools[pool.name] = fresh
         self.settle()
         return known is None

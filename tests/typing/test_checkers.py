@@ -57,10 +57,11 @@ def pyright(file: Path) -> set[int]:
 CHECKERS = {"mypy": mypy, "pyright": pyright}
 
 
+@pytest.mark.parametrize("name", ["good.py", "kit.py"])
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_what_is_right_passes(checker: str, tmp_path: Path) -> None:
+def test_what_is_right_passes(checker: str, name: str, tmp_path: Path) -> None:
     file = tmp_path / "right.py"
-    file.write_text((HERE / "good.py").read_text())
+    file.write_text((HERE / name).read_text())
     assert CHECKERS[checker](file) == set()
 
 

@@ -11,7 +11,10 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from contextvars import ContextVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, overload
+
+from headgate.client.lent import Lent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,6 +22,9 @@ T = TypeVar("T")
 
 class SyncSide:
     """Calls block."""
+
+    lends = False
+    """Whether the caller's thread runs meanwhile what it is handed."""
 
 
 class AsyncSide:
@@ -50,7 +56,8 @@ class verb(Generic[P, T]):  # noqa: N801 - it reads as a keyword
             return bound
 
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            found: T = background().run(bound(*args, **kwargs))
+            lends = isinstance(side, SyncSide) and side.lends
+            found: T = background().run(bound(*args, **kwargs), lend=lends)
             return found
 
         call.__doc__ = self.__doc__
@@ -87,26 +94,39 @@ class Background:
         self._thread = threading.Thread(target=self._run, name="headgate", daemon=True)
         self._thread.start()
 
-    def run(self, task: Coroutine[Any, Any, T]) -> T:
+    def run(self, task: Coroutine[Any, Any, T], *, lend: bool = False) -> T:
         """The task's result; an interrupt cancels the task."""
-        if threading.current_thread() is self._thread:
+        if self.is_here():
             task.close()
             raise RuntimeError(
                 "a call that blocks was made where it would wait for itself; "
                 "use AsyncHeadgate, or .aio, in coroutines that the client runs"
             )
-        future: Future[T] = asyncio.run_coroutine_threadsafe(task, self.loop)
+        caller = Lent() if lend or lending.get() else None
+        token = lent.set(caller)
         try:
-            return future.result()
+            future: Future[T] = asyncio.run_coroutine_threadsafe(task, self.loop)
+        finally:
+            lent.reset(token)
+        try:
+            return future.result() if caller is None else caller.serve(future)
         except BaseException:
             future.cancel()
             raise
+
+    def is_here(self) -> bool:
+        """Whether this is its thread."""
+        return threading.current_thread() is self._thread
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
 
+lending: Final[ContextVar[bool]] = ContextVar("headgate_lending", default=False)
+"""Whether callers that block run meanwhile what they are handed: tests want handlers in their own thread."""
+lent: Final[ContextVar[Lent | None]] = ContextVar("headgate_lent", default=None)
+"""Inside a call: the thread that waits for it, where it is lent."""
 _background: Background | None = None
 _starting = threading.Lock()
 

@@ -40,12 +40,16 @@ class Signature:
                 )
             self._parameters.pop()
             self._rest = self._types.pop()
+        self._plain = not self._open and Parameter.KEYWORD_ONLY not in kinds
+        """All arguments given by their places are all there is."""
         self._signature = inspect.Signature(
             [one.replace(annotation=Parameter.empty) for one in self._parameters]
         )
 
     def pack(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The job's `args`. Raises TypeError as the call itself would, and SerializationError."""
+        if self._plain and not kwargs and len(args) == len(self._parameters):
+            return list(builtins(list(args), f"an argument of {self.name}"))
         rest: Sequence[Any] = ()
         if self._open:
             args, rest = args[: len(self._parameters)], args[len(self._parameters) :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,8 @@ DEFAULT_TENANT: Final = "_default"
 MAX_WEIGHT: Final = 10_000
 
 _PREFIX: Final = "tenant:"
+MOST_STANDINGS: Final = 10_000
+"""Of so many tenants it is remembered, at each priority of a queue, how far they are ahead."""
 _DISPATCH: Final = math.lcm(*range(1, 25))
 """Virtual time that one dispatch takes of a tenant of weight 1; weights up to 24 divide it."""
 
@@ -76,7 +79,7 @@ class Shares:
     def place(self, priority: int, tenant: str) -> tuple[int, int]:
         """Where a tenant that has something to fetch stands; the smallest place is next.
 
-        It never becomes smaller.
+        It becomes smaller only for a tenant that is let go because of thousands that were served since.
         """
         level = self._levels.get(priority)
         if level is None:
@@ -103,14 +106,20 @@ class Shares:
         standing = Standing(
             start + _DISPATCH // weight, level.dispatches, level.now, level.dispatches
         )
+        level.standings.pop(tenant, None)
         level.standings[tenant] = standing
         gone: list[str] = []
         if len(level.standings) > level.sweep_at:
             # Whoever is behind has had nothing to fetch for a while and is as good as new.
             gone = [who for who, known in level.standings.items() if known.finish < level.now]
+            # Where everybody comes once, nobody is ever behind: then whoever came longest ago is let go.
+            over = len(level.standings) - len(gone) - MOST_STANDINGS
+            if over > 0:
+                kept = (who for who, known in level.standings.items() if known.finish >= level.now)
+                gone += list(islice(kept, over))
             for who in gone:
                 del level.standings[who]
-            level.sweep_at = 2 * len(level.standings) + 64
+            level.sweep_at = min(2 * len(level.standings) + 64, MOST_STANDINGS + 1_000)
         return standing, gone
 
     def restore(self, priority: int, tenant: str, standing: Standing) -> None:

@@ -150,8 +150,6 @@ class Run:
         _log.error(
             "job %s does not end after its interruption (%s) and is given up", self.context.id, why
         )
-        if self._thread is not None:
-            self._thread.abandoned = True
         self._finish(stopped(self.job, why))
 
     def _finish(self, outcome: Outcome) -> None:

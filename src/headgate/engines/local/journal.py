@@ -434,3 +434,13 @@ class Journal:
             log.warning("checkpoint failed: %s", error)
         finally:
             self._checkpointing = False
+
+
+class Unwritten(Journal):
+    """Keeps nothing: for what is played in memory and looked at in no list."""
+
+    def write(self, record: Record) -> None:
+        pass
+
+    def add(self, record: Record) -> None:
+        pass

@@ -127,8 +127,10 @@ class Pools:
             pool.strategy,
             pool.weights,
         )
-        if same:
-            self.rotas[pool.name].guarantee(pool.starvation, at)
+        if before is not None and same:
+            # Who only says the same again must not take from a queue what it has waited for.
+            if before.starvation != pool.starvation:
+                self.rotas[pool.name].guarantee(pool.starvation, at)
         else:
             self._forget_turns(pool.name)
             self._begin_turns(pool, None, at)

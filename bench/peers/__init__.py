@@ -1,0 +1,1 @@
+"""The worker end to end, beside other job queues on the same machine in the same run."""
