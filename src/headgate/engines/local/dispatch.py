@@ -73,6 +73,13 @@ class Dispatch:
         return call.taken
 
     def _in_order(self, call: _Call) -> None:
+        self._once_through(call)
+        while call.left and call.closed:
+            # A start has closed a key, and in an earlier queue there may be jobs that do not wait for it.
+            call.closed = False
+            self._once_through(call)
+
+    def _once_through(self, call: _Call) -> None:
         fetch = call.fetch
         queues, allows = self._tables.queues, self._pools.allows
         for name in fetch.queues:
@@ -164,6 +171,8 @@ class Dispatch:
         self._life.start(job, keys, fetch.worker, call.name, fetch.visibility_ms, now)
         if queue.fair:
             self._charge(queue, job, call)
+        if gates and not call.closed:
+            call.closed = any(key.shut is not None for key, _ in gates)
         call.taken.append(job)
         call.left -= 1
         return True
@@ -272,7 +281,17 @@ class Dispatch:
 class _Call:
     """One fetch on its way."""
 
-    __slots__ = ("actions", "fetch", "left", "name", "now", "passed_over", "pool", "taken")
+    __slots__ = (
+        "actions",
+        "closed",
+        "fetch",
+        "left",
+        "name",
+        "now",
+        "passed_over",
+        "pool",
+        "taken",
+    )
 
     def __init__(self, fetch: Fetch, name: str, pool: Pool | None, now: int) -> None:
         self.fetch = fetch
@@ -282,6 +301,8 @@ class _Call:
         self.left = fetch.count
         self.taken: list[Job] = []
         self.actions = 0
+        self.closed = False
+        """Whether one of its starts has closed a key."""
         self.passed_over: dict[Queue, None] = {}
         """Queues with jobs that this fetch does not act upon any more."""
 
