@@ -455,6 +455,9 @@ class LocalEngine:
         self._settling = None
         if self._down is None:
             self._settle()
+            tables = self._tables
+            if len(tables.queues) > tables.crowded_at:
+                tables.forget_queues(self._pools.keeping())
 
     def _settle(self) -> None:
         """Let everybody who follows a queue, a pool or a worker know what changed there."""
@@ -1028,9 +1031,7 @@ class LocalEngine:
             query = Query(queue=name, states=WAITING)
             await self._tasks.start(Task(task, strategy, query, target))
         self._settle()
-        return Left(
-            "deleted" if self._tables.queue(name).leaving != strategy else "draining", waiting
-        )
+        return Left("deleted" if queue.leaving != strategy else "draining", waiting)
 
     def _delete_queue(self, queue: Queue, now: int) -> None:
         tables, name = self._tables, queue.name
@@ -1038,6 +1039,8 @@ class LocalEngine:
         queue.paused_at = 0
         queue.leaving = queue.target = ""
         queue.config = rules.EMPTY
+        for priority, tenant in queue.shares.clear():
+            tables.set_thing(SHARE, f"{name}\n{priority}\n{tenant}", None)
         tables.resolve(queue)
         tables.save_queue(queue)
         self._events.add("queue.deleted", now, name, queue=name)
