@@ -78,5 +78,5 @@ class FlowOnFile(OnFile, FlowStories):
     pass
 
 
-TestOnFile = stories(StoriesOnFile, examples=15)
-TestFlowOnFile = stories(FlowOnFile, examples=40)
+TestOnFile = stories(StoriesOnFile, examples=40)
+TestFlowOnFile = stories(FlowOnFile, examples=80)

@@ -17,5 +17,5 @@ class FlowInMemory(FlowStories):
         return ":memory:"
 
 
-TestInMemory = stories(InMemory, examples=60)
-TestFlowInMemory = stories(FlowInMemory, examples=80)
+TestInMemory = stories(InMemory, examples=150)
+TestFlowInMemory = stories(FlowInMemory, examples=200)
