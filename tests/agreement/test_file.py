@@ -78,5 +78,5 @@ class FlowOnFile(OnFile, FlowStories):
     pass
 
 
-TestOnFile = stories(StoriesOnFile, examples=50)
-TestFlowOnFile = stories(FlowOnFile, examples=150)
+TestOnFile = stories(StoriesOnFile, examples=40)
+TestFlowOnFile = stories(FlowOnFile, examples=80)

@@ -122,6 +122,12 @@ class Shares:
             level.sweep_at = min(2 * len(level.standings) + 64, MOST_STANDINGS + 1_000)
         return standing, gone
 
+    def clear(self) -> list[tuple[int, str]]:
+        """Forget everybody; gives who was remembered, with the priority."""
+        gone = [(n, who) for n, level in self._levels.items() for who in level.standings]
+        self._levels.clear()
+        return gone
+
     def restore(self, priority: int, tenant: str, standing: Standing) -> None:
         """Take back what was remembered."""
         level = self._levels.get(priority)

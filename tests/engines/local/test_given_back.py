@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from headgate.core.gates import LimitsChange, Rate
 from headgate.core.job import Job
 from headgate.core.limits import Use
+from headgate.core.pools import Pool
 from headgate.engines.contract import Fetch, Interest
 from headgate.engines.local import groups
 from headgate.engines.local.lanes import Lane
@@ -47,6 +51,60 @@ async def test_pools_in_which_nothing_runs_are_not_counted() -> None:
         for n in range(100):
             assert await there.take(pool=f"p{n}")
         assert there.engine._tables.in_pools == {}
+
+
+@story
+async def test_queues_that_were_only_asked_for_are_forgotten() -> None:
+    async with floor() as there:
+        key = [Use("k")]
+        await there.push(1, "stays", uses=key)
+        await there.engine.set_pool(Pool("p", ("pooled",), (1,)), there.now)
+        waiter = there.engine.watch(Fetch(["waited"]))
+        kept = Fetch(["turns", "stays"], strategy="round-robin")
+        assert len(await there.engine.fetch(kept, there.now)) == 1
+        queues = there.engine._tables.queues
+        before = {name: queues[name] for name in ("stays", "pooled", "waited", "turns")}
+        for n in range(5_000):
+            await there.engine.why(Fetch([f"asked-{n}"]), there.now)
+            if n % 100 == 0:
+                await asyncio.sleep(0)
+        for n in range(1_500):
+            await there.push(1, f"left-{n}", uses=key)
+            (job,) = await there.take(queues=[f"left-{n}"])
+            await there.engine.delete(job.id, there.now)
+            await there.engine.remove_queue(f"left-{n}", "reject", "", "", there.now)
+            await asyncio.sleep(0)
+        assert len(queues) < 2_000
+        assert {name: queues[name] for name in before} == before
+        there.engine.check()
+        # Those who stood in line before find what comes now.
+        (job,) = await there.push(1, "waited")
+        assert await waiter.wait(0.1)
+        waiter.close()
+        (job,) = await there.push(1, "turns")
+        assert await there.engine.fetch(kept, there.now) == [job]
+
+
+@story
+async def test_a_queue_that_is_deleted_takes_the_turns_of_its_tenants_along(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "a.db")
+    async with floor(path) as there:
+        await there.engine.configure("q", {"tenant_fairness": {"enabled": True}}, there.now)
+        for n in range(3):
+            await there.push(1, tenant=f"t{n}")
+            await there.take()
+        await there.engine.remove_queue("q", "reject", "", "", there.now)
+        await there.engine.settled()
+        left = await there.engine.ask(
+            lambda c: c.execute("SELECT count(*) FROM things WHERE kind = 'share'").get
+        )
+        assert left == 0
+        await there.engine.configure("q", {"tenant_fairness": {"enabled": True}}, there.now)
+        (old,) = await there.push(1, tenant="t0")
+        (new,) = await there.push(1, tenant="new")
+        assert await there.take(2) == [old, new]
 
 
 @story

@@ -55,6 +55,8 @@ T = TypeVar("T")
 log = logging.getLogger("headgate.engine")
 
 REOPEN_S = 0.5
+FREEZE_FROM = 10_000
+"""Fewer jobs are no long pause, and what else is alive might become garbage that is then never found."""
 
 
 class Recovered(Struct):
@@ -241,8 +243,9 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         loaded.jobs.clear()
         tables.keys.wake_up()
         self._pools.restore(loaded.pools, loaded.turns, tables.now)
-        # A full collection over all live jobs is a long pause, and they are not garbage.
-        gc.freeze()
+        if self.recovered.live > FREEZE_FROM:
+            # A full collection over all live jobs is a long pause, and they are not garbage.
+            gc.freeze()
 
     # durability
 

@@ -144,6 +144,9 @@ class Ground:
         self._settling = None
         if self._down is None:
             self._settle()
+            tables = self._tables
+            if len(tables.queues) > tables.crowded_at:
+                tables.forget_queues(self._pools.keeping())
 
     def _settle(self) -> None:
         """Let everybody who follows a queue, a pool or a worker know what changed there."""

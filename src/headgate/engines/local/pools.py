@@ -81,6 +81,10 @@ class Pools:
         self.refresh(turns, at)
         return turns
 
+    def keeping(self) -> set[Queue]:
+        """The queues whose turns are kept."""
+        return {queue for turns in self._kept.values() for queue in turns.queues}
+
     def refresh(self, turns: Rota, at: int) -> None:
         for i, queue in enumerate(turns.queues):
             turns.sync(i, self._fetchable(queue, turns.pool), at)

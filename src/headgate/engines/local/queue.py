@@ -273,6 +273,18 @@ class Queue:
                 if tenanted.heads is not None:
                     tenanted.heads.drop(lane)
 
+    def close_lanes(self) -> None:
+        """Nobody will stand here any more."""
+        for lane in list(self._lanes.values()):
+            self.close_lane(lane)
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Whether another one of its name could take its place without anybody noticing."""
+        return not (
+            self.exists or self.waiting or self.line or self.rotas or any(self.counts.values())
+        )
+
     def regate(self, tenant: str) -> None:
         """The tenant got limits of its own, or lost them: its lanes pass other gates from now on."""
         tenanted = self.tenants.get(tenant)

@@ -17,6 +17,7 @@ from headgate.engines.contract import (
     QueueView,
     Task,
 )
+from headgate.engines.local.dispatch import SHARE
 from headgate.engines.local.ground import Ground
 from headgate.engines.local.queue import WAITING, Queue
 from headgate.engines.local.retention import PAUSE_MS
@@ -137,9 +138,7 @@ class QueueSteps(Ground):
             query = Query(queue=name, states=WAITING)
             await self._tasks.start(Task(task, strategy, query, target))
         self._settle()
-        return Left(
-            "deleted" if self._tables.queue(name).leaving != strategy else "draining", waiting
-        )
+        return Left("deleted" if queue.leaving != strategy else "draining", waiting)
 
     def _delete_queue(self, queue: Queue, now: int) -> None:
         tables, name = self._tables, queue.name
@@ -147,6 +146,8 @@ class QueueSteps(Ground):
         queue.paused_at = 0
         queue.leaving = queue.target = ""
         queue.config = rules.EMPTY
+        for priority, tenant in queue.shares.clear():
+            tables.set_thing(SHARE, f"{name}\n{priority}\n{tenant}", None)
         tables.resolve(queue)
         tables.save_queue(queue)
         self._events.add("queue.deleted", now, name, queue=name)

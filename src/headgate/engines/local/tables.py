@@ -6,7 +6,7 @@ Every change of a job goes through here: its place in line, its state and the co
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Protocol
 
 from headgate.core import queues as rules
@@ -27,6 +27,8 @@ POLICY = "policy"
 
 
 NO_LIMITS = Limits()
+FEW_QUEUES = 1_000
+"""Below so many nobody looks for those that are not needed any more."""
 
 
 def _nobody() -> None:
@@ -52,6 +54,7 @@ class Tables:
     __slots__ = (
         "_finished",
         "_last_record",
+        "crowded_at",
         "events",
         "fair_pools",
         "freed",
@@ -83,6 +86,8 @@ class Tables:
         self.jobs: dict[str, Job] = {}
         """All that have not ended, and those that ended but are not folded yet."""
         self.queues: dict[str, Queue] = {}
+        self.crowded_at = FEW_QUEUES
+        """With more queues than that it is time to look for those that nobody needs."""
         self.policy: QueueConfig = EMPTY
         self.resolved_policy: Resolved = SYSTEM
         self.held: dict[str, dict[str, Job]] = {}
@@ -115,6 +120,8 @@ class Tables:
         if found is None:
             found = self.queues[name] = Queue(name, self.keys)
             self.resolve(found)
+            if len(self.queues) > self.crowded_at:
+                self.on_touched()
         return found
 
     def open_queue(self, name: str) -> Queue:
@@ -160,6 +167,15 @@ class Tables:
             if not self.touched:
                 self.on_touched()
             self.touched[queue] = None
+
+    def forget_queues(self, needed: Container[Queue]) -> None:
+        """Let go of queues that do not exist and of which nobody knows anything; no step may be going on."""
+        for name, queue in list(self.queues.items()):
+            if not queue.is_forgettable or queue in needed or queue in self.touched:
+                continue
+            queue.close_lanes()
+            del self.queues[name]
+        self.crowded_at = 2 * len(self.queues) + FEW_QUEUES
 
     def existing(self) -> Iterator[Queue]:
         return (queue for queue in self.queues.values() if queue.exists)
