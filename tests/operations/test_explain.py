@@ -56,6 +56,27 @@ def test_a_job_that_nobody_knows() -> None:
         asyncio.run(explain(engine, "j1", NOW))
 
 
+@pytest.mark.parametrize(
+    ("state", "attempts", "said"),
+    [
+        (
+            "available",
+            1,
+            "1 attempt (attempts_exhausted). POST /ojs/v1/dead-letter/j1/retry returns it there.",
+        ),
+        ("active", 3, "3 attempts (attempts_exhausted)."),
+    ],
+)
+def test_a_dead_letter_says_where_it_came_from(state: str, attempts: int, said: str) -> None:
+    more = More(errors=[])
+    more.origin, more.buried_for = "orders", "attempts_exhausted"
+    more.buried_at, more.buried_attempts = NOW - 60_000, attempts
+    assert told(job(state, more=more)).summary[1] == (
+        "It is a dead letter: it left the queue orders at 2026-02-02T02:39:00.000Z (1 min ago) "
+        f"after {said}"
+    )
+
+
 def test_a_job_with_nothing_in_its_way() -> None:
     assert told(job()).summary == [
         "The job is available in the queue mail since 2026-02-02T02:38:30.000Z (1 min 30 s ago).",

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from headgate.core.job import Job
+from headgate.core.job import Job, More
 from headgate.core.limits import queue_key, tenant_key
 from headgate.core.states import AVAILABLE, TERMINAL
 from headgate.engines.contract import Barrier, Engine, Explanation
@@ -78,6 +78,8 @@ def sentences(found: Explanation, reasons: Sequence[Reason], now_ms: int) -> lis
     """The state first, then what is in the way, then what to do about it."""
     job = found.job
     told = [_standing(job, now_ms)]
+    if job.state not in TERMINAL and job.more is not None and job.more.origin:
+        told.append(_origin(job, job.more, now_ms))
     if job.state == AVAILABLE:
         told.append(_line(found, any(_is_gate(each.barrier) for each in reasons)))
     told += [each.summary for each in reasons]
@@ -119,6 +121,17 @@ def _why_ended(job: Job) -> str:
     if job.state in TERMINAL and job.more is not None and job.more.reason:
         return f" The reason was: {job.more.reason}."
     return ""
+
+
+def _origin(job: Job, more: More, now_ms: int) -> str:
+    attempts = "1 attempt" if more.buried_attempts == 1 else f"{more.buried_attempts} attempts"
+    text = (
+        f"It is a dead letter: it left the queue {more.origin} at {when(more.buried_at, now_ms)} "
+        f"after {attempts} ({more.buried_for})."
+    )
+    if job.state == AVAILABLE:
+        text += f" POST /ojs/v1/dead-letter/{job.id}/retry returns it there."
+    return text
 
 
 def _line(found: Explanation, gated: bool) -> str:

@@ -1,4 +1,4 @@
-"""What a long life must not gather: traces of gates that closed, of pools, queues and tenants that are gone."""
+"""What a long life must not gather, and a single fetch must not find: traces of gates that closed, of pools, queues and tenants that are gone."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from headgate.core.limits import Use
 from headgate.core.pools import Pool
 from headgate.engines.contract import Fetch, Interest
 from headgate.engines.local import groups
+from headgate.engines.local.groups import Group, Groups
 from headgate.engines.local.lanes import Lane
 from tests.contract.home import story
 from tests.flow.floor import floor
@@ -133,6 +134,34 @@ async def test_jobs_to_be_put_off_are_passed_over_once_per_fetch(
         assert view is not None
         assert view.counts["scheduled"] == 2 * 64
         there.engine.check()
+
+
+@pytest.mark.parametrize("again", [False, True])
+@story
+async def test_no_fetch_has_to_hide_what_came_behind_closed_gates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    hidden = 0
+
+    def counted(self: Groups, group: Group) -> None:
+        nonlocal hidden
+        hidden += 1
+        hide(self, group)
+
+    hide = Groups.hide
+    path = str(tmp_path / "a.db")
+    async with floor(path) as there:
+        for n in range(100):
+            await there.push(1, uses=[Use(f"k{n}", change=LimitsChange(concurrency=0))])
+        free = await there.push(1)
+        if not again:
+            monkeypatch.setattr(Groups, "hide", counted)
+            assert await there.take() == free
+    if again:
+        async with floor(path) as there:
+            monkeypatch.setattr(Groups, "hide", counted)
+            assert [job.id for job in await there.take()] == [job.id for job in free]
+    assert hidden == 0
 
 
 @pytest.mark.parametrize("others", [0, 50])

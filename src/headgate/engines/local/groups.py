@@ -227,6 +227,13 @@ class Groups:
                 ]
                 heapify(self._openings)
 
+    def keep_hidden(self, group: Group) -> None:
+        """Hide a group behind a closed gate now, or the next fetch would have to do it for all that came since."""
+        key = group.key
+        if key is not None and key.shut is not None and not group.hidden:
+            self.hide(group)
+            key.hide(group)
+
     def first(self, order: int, *, actors: bool = True) -> Lane | None:
         """The lane whose head may start, or has to be acted upon, before all others of the queue.
 

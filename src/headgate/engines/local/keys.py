@@ -493,6 +493,8 @@ class Keys:
                 self.now_us = max(self.now_us, latest)
         for key in [*self.known.values(), *self.inner.values()]:
             self.recheck(key)
+            for group in key.posts:
+                group.queue.groups.keep_hidden(group)
             self._forget_if_idle(key)
         self._quiet = False
 

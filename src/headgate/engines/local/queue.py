@@ -223,7 +223,9 @@ class Queue:
             gates.append((own, "wait"))
         self._equip(lane, gates)
         home = home_of(lane)
-        (self.groups.own if home is None else self.groups.of(home)).enter(lane)
+        group = self.groups.own if home is None else self.groups.of(home)
+        group.enter(lane)
+        self.groups.keep_hidden(group)
         if tenant:
             self.tenants[tenant].lanes[lane] = None
         return lane

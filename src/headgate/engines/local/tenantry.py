@@ -94,11 +94,13 @@ class Tenantry:
                     )
         if limits.max_scheduled is not None:
             later = (SCHEDULED,)
-            current = sum(self._count(q, tenant, later) for q in self._tables.queues)
-            current -= _among(leaving, later)
             coming = _among(jobs, later)
-            if coming and current + coming > limits.max_scheduled:
-                return TenantFull(tenant, "max_scheduled", current, limits.max_scheduled, SOON_S)
+            if coming:
+                current = sum(self._count(q, tenant, later) for q in self._tables.queues)
+                current -= _among(leaving, later)
+                if current + coming > limits.max_scheduled:
+                    most = limits.max_scheduled
+                    return TenantFull(tenant, "max_scheduled", current, most, SOON_S)
         rate = limits.max_enqueue_rate
         if rate is not None and known.window is not None:
             now_us = now * 1000
