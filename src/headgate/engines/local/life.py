@@ -142,7 +142,8 @@ class Life:
         if gates:
             tables.keys.start(job, gates)
         # What runs does not wait any more: there may be room in the queue, or nothing left for others.
-        tables.touch(queue)
+        if queue.followed:
+            tables.touch(queue)
         tables.log.write(changed(job, AVAILABLE))
         tables.timers.arm(job, min(until, at + job.timeout_ms))
         wait_ms = at - job.enqueued_at
