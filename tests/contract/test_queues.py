@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headgate.core.errors import InvalidRequest
+from headgate.core.retry import Failure
 from headgate.core.unique import UniquePolicy
 from headgate.engines.contract import (
+    Ack,
     Draft,
+    Fail,
+    Fetch,
     Held,
     IdTaken,
     Interest,
@@ -18,7 +22,7 @@ from headgate.engines.contract import (
     Report,
     Unwanted,
 )
-from tests.contract.home import NOW, Home, draft, drafts, fetch, push, story
+from tests.contract.home import NOW, Home, draft, drafts, fetch, found, push, story
 
 GONE = Left("deleted", 0)
 
@@ -150,3 +154,23 @@ async def test_only_a_job_that_takes_a_schedule_loses_its_own_words(home: Home) 
         assert first.fixed.startswith(said)
         (second,) = await push(engine, [later(2, NOW + 9_000)])
         assert (second.due_at, second.fixed) == (NOW + 5_000, b'"args":[],"meta":{}')
+
+
+@story
+async def test_jobs_that_move_into_a_queue_on_its_way_out_go_its_way(home: Home) -> None:
+    async with home.engine() as engine:
+        await push(engine, [draft(1), draft(2), draft(3, state="scheduled", due_at=NOW + 9_000)])
+        await push(engine, [draft(4, queue="b")])
+        assert await fetch(engine) == ["j1"]
+        (other,) = await engine.fetch(Fetch(["b"], 1, "w"), NOW)
+        # Both have a job that runs, so both drain.
+        left = await engine.remove_queue("b", "discard", "", "t1", NOW)
+        assert left == Left("draining", 0)
+        assert await engine.remove_queue("q", "move", "b", "t2", NOW) == Left("draining", 2)
+        await engine.fail([Fail("j1", Failure("E", "m", requeue=True), "w")], NOW)
+        for number in (1, 2, 3):
+            assert (await found(engine, number)).state == "discarded"
+        await engine.ack([Ack(other.id, "w")], NOW)
+        await engine.settled()
+        assert [queue.name for queue in await engine.queues(NOW)] == ["default"]
+        engine.check()

@@ -374,6 +374,8 @@ class Life:
             tables.line_up(job)
         else:
             self._arm_waiting(job)
+        # No queue is the target of one that it goes to itself, so this ends.
+        self._follow(job, at)
 
     def _follow(self, job: Job, at: int) -> None:
         """A job that waits in a queue which is being deleted goes the way of those before it."""
