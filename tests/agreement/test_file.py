@@ -58,7 +58,7 @@ class OnFile(Machine):
 
     def start_again(self, ms: int) -> None:
         self.now = max(self.now, self.model.state.now) + ms
-        self.model.restart()
+        self.model.restart(self.now)
         self.engine = self.alone(self.open())
         self.watcher.restart()
         self.agree()

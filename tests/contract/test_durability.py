@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from headgate.core.errors import BackendUnavailable
 from headgate.core.job import More
+from headgate.core.pools import Pool
 from headgate.core.retry import Failure
 from headgate.engines.contract import Ack, Fail, Fetch, Interest, Page, Pushed, Query, Report, Task
 from tests.contract.home import NOW, Home, draft, drafts, fetch, found, push, story, until
@@ -280,3 +281,27 @@ async def test_what_a_memory_engine_takes_needs_no_waiting() -> None:
         await engine.settled()
         page = await engine.events(0, 10, ALL, NOW)
         assert [event.kind for event in page.events] == ["job.enqueued"]
+
+
+@story
+async def test_a_worker_stays_in_its_pool_over_a_restart(durable: Home) -> None:
+    fetch_as_w = Fetch(["q"], 1, "w")
+    silence_ms = 30_000
+    async with durable.engine() as engine:
+        await engine.set_pool(Pool("alone", ("q",), (1,), isolated=True), NOW)
+        await engine.beat(Report("w", pool="alone"), (), 0, NOW)
+        await push(engine, drafts(3))
+    async with durable.engine(NOW + 1) as engine:
+        assert len(await engine.fetch(fetch_as_w, NOW + 1)) == 1
+        assert await engine.fetch(Fetch(["q"], 1, "other"), NOW + 1) == []
+        await engine.beat(Report("w"), (), 0, NOW + 2)
+        assert len(await engine.fetch(fetch_as_w, NOW + 2)) == 1
+        # Heard of once it stays there, until it is silent for too long.
+        assert len(await engine.fetch(fetch_as_w, NOW + silence_ms + 1)) == 1
+        await engine.tick(NOW + silence_ms + 2)
+        assert await engine.fetch(fetch_as_w, NOW + silence_ms + 2) == []
+        await engine.beat(Report("w", pool="alone"), (), 0, NOW + silence_ms + 3)
+    async with durable.engine(NOW + 2 * silence_ms) as engine:
+        # Nobody hears of it this time.
+        assert len(await engine.fetch(fetch_as_w, NOW + 2 * silence_ms)) == 1
+        assert await engine.fetch(fetch_as_w, NOW + 3 * silence_ms) == []

@@ -14,6 +14,7 @@ from headgate.core.queues import DEFAULT_POLICY
 from headgate.core.tenants import TenantLimits
 from headgate.engines.contract import Ack, Extend, Fail, Page, Query, Replay, Report, Task
 from tests.model.dispatch import Dispatch
+from tests.model.life import SILENCE_MS
 from tests.model.matching import matches
 from tests.model.records import Entry, Progress, Said, Saved, Tenant, Worker
 
@@ -151,10 +152,12 @@ class Model(Dispatch):
         known = self.state.workers.get(worker)
         if known is None:
             known = self.state.workers[worker] = Worker(now)
+            known.pool = self.state.members.get(worker, "default")
             self.tell("worker.started", now, worker)
         known.beat_at = now
         if report.pool is not None:
             known.pool = report.pool
+        self.state.members[worker] = known.pool
         if report.concurrency is not None:
             known.concurrency = report.concurrency
         if report.state is not None and report.state != known.state:
@@ -450,9 +453,10 @@ class Model(Dispatch):
 
     # the process
 
-    def restart(self) -> None:
+    def restart(self, now: int) -> None:
         """Only what is not worth keeping is gone: who is alive, what was told, and how long each queue waited."""
         self.state.workers = {}
+        self.state.members_until = max(now, self.state.now) + SILENCE_MS
         self.state.events = []
         self.turns.clear()
         self.places.clear()

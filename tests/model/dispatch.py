@@ -58,7 +58,8 @@ class Dispatch(Admission):
 
     def pool_name(self, fetch: Fetch) -> str:
         known = self.state.workers.get(fetch.worker)
-        return fetch.pool or (known.pool if known else "default")
+        remembered = self.state.members.get(fetch.worker, "default")
+        return fetch.pool or (known.pool if known else remembered)
 
     def refusal(self, fetch: Fetch) -> str:
         """Why this one gets nothing, whatever there is; "" when it may get something."""

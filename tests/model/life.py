@@ -47,6 +47,8 @@ class Life(Settling):
             yield Happening(at, 0, -1, lambda _: None)
         for name, worker in self.state.workers.items():
             yield Happening(worker.beat_at + SILENCE_MS, 0, 0, self._death_of(name))
+        if self.state.members_until:
+            yield Happening(self.state.members_until, 0, -1, self._forget_members)
         for job in self.state.jobs:
             befalls = sorted(enumerate(self._befalls(job)), key=lambda each: each[1][0])
             for turn, (_, (at, act)) in enumerate(befalls):
@@ -98,6 +100,12 @@ class Life(Settling):
     def _time_out(self, job: Entry, why: str, at: int) -> None:
         self.fail_attempt(job, Failure(code=why, message="", type=why), 0.5, at)
 
+    def _forget_members(self, _at: int) -> None:
+        """Who was not heard of since the restart belongs nowhere any more."""
+        self.state.members_until = 0
+        for name in [name for name in self.state.members if name not in self.state.workers]:
+            del self.state.members[name]
+
     def _death_of(self, worker: str) -> Callable[[int], None]:
         def bury(at: int) -> None:
             self.bury_worker(worker, at)
@@ -107,6 +115,7 @@ class Life(Settling):
     def bury_worker(self, worker: str, at: int) -> int:
         """The worker is gone, and its jobs go back; how many."""
         del self.state.workers[worker]
+        self.state.members.pop(worker, None)
         self.state.directives.pop(worker, None)
         held = sorted(self.held_by(worker), key=lambda job: job.seq)
         for job in held:

@@ -208,6 +208,10 @@ class State:
     """Key and queue: somebody was told that jobs wait there."""
     tenants: dict[str, Tenant] = field(default_factory=dict)
     """Those with limits."""
+    members: dict[str, str] = field(default_factory=dict)
+    """Workers and their pools, as far as a restart remembers them."""
+    members_until: int = 0
+    """So long those are remembered that were not heard of since a restart; 0 when there was none."""
     workers: dict[str, Worker] = field(default_factory=dict)
     """Only those that registered or beat."""
     directives: dict[str, str] = field(default_factory=dict)

@@ -56,8 +56,7 @@ class Dispatch:
     def pool_of(self, fetch: Fetch) -> str:
         if fetch.pool:
             return fetch.pool
-        known = self._workers.known.get(fetch.worker)
-        return "default" if known is None else known.pool
+        return self._workers.pool_of(fetch.worker)
 
     def fetch(self, fetch: Fetch, now: int) -> list[Job]:
         if not self._workers.at_work(fetch.worker):

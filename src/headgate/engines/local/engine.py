@@ -49,7 +49,7 @@ from headgate.engines.local.tasks import TASK, Tasks
 from headgate.engines.local.tenantry import TENANT, Tenantry
 from headgate.engines.local.waiting import Waiters
 from headgate.engines.local.worker_steps import WorkerSteps
-from headgate.engines.local.workers import DIRECTIVE, Workers
+from headgate.engines.local.workers import DIRECTIVE, MEMBER, Workers
 
 T = TypeVar("T")
 log = logging.getLogger("headgate.engine")
@@ -199,6 +199,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         self._restore(loaded)
         tables.now = self._journal.now_ms = max(now_ms, recovered.last_ms)
         tables.open_queue(DEFAULT_QUEUE)
+        self._workers.remember_pools(loaded.members, tables.now)
         self._tasks.resume()
         self._retention.look_at(tables.now)
 
@@ -368,6 +369,7 @@ class _Loaded:
         self.shares: dict[str, bytes] = {}
         self.turns: dict[str, bytes] = {}
         self.pools: list[bytes] = []
+        self.members: dict[str, str] = {}
         self.answers: dict[str, int] = {}
         self.counts = [
             (str(queue), str(state), int(jobs))
@@ -394,6 +396,8 @@ class _Loaded:
                 self.shares[key] = value
             elif kind == TURN:
                 self.turns[key] = value
+            elif kind == MEMBER:
+                self.members[key] = value.decode()
             elif kind == POOL:
                 self.pools.append(value)
             elif kind == ANSWER:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -12,6 +12,8 @@ from headgate.engines.local.life import Life
 from headgate.engines.local.timers import Alarm
 
 DIRECTIVE = "directive"
+MEMBER = "member"
+DEFAULT_POOL = "default"
 RUNNING = "running"
 _AT_WORK = frozenset({"", RUNNING, "active"})
 
@@ -46,7 +48,7 @@ class Worker:
         self.concurrency = 0
         self.labels: Raw | None = None
         self.version = ""
-        self.pool = "default"
+        self.pool = DEFAULT_POOL
 
     def learn(self, report: Report) -> None:
         """Take over what the report says."""
@@ -68,10 +70,12 @@ class Workers:
         "_life",
         "_on_place",
         "_on_rest",
+        "_remembering",
         "_silence_ms",
         "_tables",
         "directives",
         "known",
+        "pools",
     )
 
     def __init__(
@@ -91,6 +95,35 @@ class Workers:
         """Called with a worker that may be served from elsewhere from now on."""
         self.known: dict[str, Worker] = {}
         self.directives: dict[str, str] = {}
+        self.pools: dict[str, str] = {}
+        """Worker -> its pool where that is another than `default`; this outlives the process."""
+        self._remembering = Alarm(self._forget_pools)
+
+    def pool_of(self, worker: str) -> str:
+        """The pool that it belongs to, also before it is heard of for the first time after a restart."""
+        known = self.known.get(worker)
+        return self.pools.get(worker, DEFAULT_POOL) if known is None else known.pool
+
+    def remember_pools(self, pools: Mapping[str, str], now: int) -> None:
+        """What the last process knew; whoever is not heard of in time is forgotten as if it had just gone."""
+        self.pools.update(pools)
+        if pools:
+            self._tables.timers.arm(self._remembering, now + self._silence_ms)
+
+    def _forget_pools(self, at: int) -> None:
+        for name in [name for name in self.pools if name not in self.known]:
+            self._set_pool(name, DEFAULT_POOL)
+            self._on_place(name)
+
+    def _set_pool(self, name: str, pool: str) -> None:
+        if self.pools.get(name, DEFAULT_POOL) == pool:
+            return
+        if pool == DEFAULT_POOL:
+            del self.pools[name]
+            self._tables.set_thing(MEMBER, name, None)
+        else:
+            self.pools[name] = pool
+            self._tables.set_thing(MEMBER, name, pool.encode())
 
     def at_work(self, worker: str) -> bool:
         """Whether it may be given jobs; one that nobody knows may."""
@@ -106,10 +139,12 @@ class Workers:
         if worker is None:
             worker = self.known[name] = Worker(name, Alarm(lambda at: self._listen_for(name, at)))
             worker.started_at = now
+            worker.pool = self.pools.get(name, DEFAULT_POOL)
         resting = not self.at_work(name)
         before = worker.state
         place = worker.pool, worker.concurrency
         worker.learn(report)
+        self._set_pool(name, worker.pool)
         worker.beat_at = now
         self._tables.timers.arm(worker.alarm, now + self._silence_ms)
         if new:
@@ -149,6 +184,7 @@ class Workers:
             return None
         self._tables.timers.disarm(worker.alarm)
         self._undirect(name)
+        self._set_pool(name, DEFAULT_POOL)
         held = sorted(self._tables.held.get(name, {}).values(), key=lambda job: job.seq)
         for job in held:
             self._life.lose(job, "worker_death", f"worker {name} is gone", at)
