@@ -6,6 +6,7 @@ What a task has done and where it goes on is recorded in the batch of the slice 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -107,6 +108,8 @@ class Tasks:
         try:
             while not course.task.finished:
                 await self._slice(course, AT_ONCE)
+                # What was made for so many jobs is no garbage, and to find that out is a long pause.
+                gc.freeze()
         except BackendUnavailable:
             log.warning("task %s waits for the store", course.task.id)
 
