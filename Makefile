@@ -8,7 +8,7 @@ server := .venv/.server-installed
 dev := .venv/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check lint types contracts docs fix bench gen lock
+.PHONY: help serve test check lint types contracts docs generated fix bench gen lock
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ serve: $(server) ## run the server; ARGS="--port 9000" passes flags on
 test: $(dev) ## run all tests; ARGS="tests/core -x" narrows them down
 	@$(bin)/python -m pytest $(ARGS)
 
-check: lint types contracts test docs ## everything that CI runs
+check: lint types contracts test generated ## everything that CI runs
 
 lint: $(dev) ## find faults in style and formatting
 	@$(bin)/ruff check $(code)
@@ -31,8 +31,10 @@ types: $(dev) ## check the types, strictly
 contracts: $(dev) ## check that imports point inward
 	@$(bin)/lint-imports
 
-docs: $(dev) ## run what README and docs show, and check generated pages
+docs: generated ## run what README and docs show, and check generated pages
 	@$(bin)/python -m pytest tests/test_docs.py
+
+generated: $(dev) ## check that the generated pages are up to date
 	@$(bin)/python -m tools.gen --check
 
 fix: $(dev) ## repair style and formatting where a tool can
