@@ -461,8 +461,9 @@ class Model(Dispatch):
         self.turns.clear()
         self.places.clear()
         for gate in self.all_gates():
-            started = [job.id for job in self.active()]
-            gate.holders = {name: gate.holders[name] for name in started if name in gate.holders}
+            # Which of two began first within a millisecond, nobody remembers.
+            known = gate.holders
+            gate.holders = {job.id: known[job.id] for job in self.active() if job.id in known}
         for pool in self.pools.values():
             self.restore_turn(pool)
         # Nobody remembers which key was known longer.

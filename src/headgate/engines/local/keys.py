@@ -345,14 +345,13 @@ class Keys:
             key.client = False
             for job in sorted(active, key=lambda job: (job.started_at, job.seq)):
                 key.holders[job.id] = job.claim
+            key.owner = owner
         else:
             # One that was read from the file does not know yet whose limits it keeps.
             key.owner = owner
             change = LimitsChange(limits.concurrency, limits.rate, limits.throttle)
-            if not key.register(change) and key.owner is owner:
+            if not key.register(change):
                 return key
-        # One that was restored has no owner yet.
-        key.owner = owner
         self.save(key)
         self.recheck(key)
         return key
@@ -487,6 +486,10 @@ class Keys:
         What was told before is not told again.
         """
         self._quiet = True
+        active = [job for held in self.tables.held.values() for job in held.values()]
+        for job in sorted(active, key=lambda job: (job.started_at, job.seq)):
+            for key in self.of(job):
+                key.holders[job.id] = job.claim
         for key in [*self.known.values(), *self.inner.values()]:
             latest = key.last_start_us
             if latest is not None:

@@ -400,8 +400,6 @@ class Tables:
             queue.line_up(job)
         elif job.state == ACTIVE:
             self.hold(job)
-            for key in self.keys.of(job):
-                key.holders[job.id] = job.claim
         elif job.state == SCHEDULED and job.more is not None and job.more.postponed_by:
             self.keys.named(job.more.postponed_by).postponed += 1
 
