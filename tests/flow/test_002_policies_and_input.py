@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.contract.home import until
 from tests.flow.world import MINUTE, SECOND, START, World, chosen, in_world
 
 
@@ -211,10 +212,11 @@ async def test_002_9_4_a_queue_of_more_than_1000_jobs_is_deleted_in_slices(world
     found = await world.call("DELETE", "/queues/q", body)
     assert (found.status, found.body["jobs_affected"]) == (202, 2_997)
     task = f"/admin/tasks/{found.body['task']['id']}"
-    for _ in range(1_000):
-        await world.later(100)
-        if (await world.call("GET", "/queues/q")).status == 404:
-            break
+
+    async def gone() -> bool:
+        return (await world.call("GET", "/queues/q")).status == 404
+
+    await until(gone)
     assert (await world.stats("target"))["depth"] == 2_997
     assert (await world.call("GET", task)).status == 200
 
