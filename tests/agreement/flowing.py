@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from headgate.core.pools import Pool
+from headgate.engines import contract
 from headgate.engines.contract import Fetch
+from headgate.engines.local import keys
 from tests.agreement.flow import FlowRules
 from tests.agreement.machine import ids, new_ids
 from tests.agreement.wishes import KEYS, SETTINGS, Key, Wish, flow_wishes, pools
@@ -19,6 +21,21 @@ days = st.lists(
     min_size=4,
     max_size=12,
 )
+
+
+class Wide:
+    """Stories in which two queues are as many as thousands: no opening looks at each of them, and only one is told."""
+
+    def __init__(self) -> None:
+        self._before = keys.FEW, contract.TOLD_QUEUES
+        keys.FEW, contract.TOLD_QUEUES = 0, 1
+        super().__init__()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()  # type: ignore[misc]
+        finally:
+            keys.FEW, contract.TOLD_QUEUES = self._before
 
 
 class FlowStories(FlowRules):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from tests.agreement.everything import Stories
-from tests.agreement.flowing import FlowStories
+from tests.agreement.flowing import FlowStories, Wide
 from tests.agreement.machine import Machine, stories
 
 pauses = st.sampled_from([1, 2, 1_000, 60_000])
@@ -52,7 +52,8 @@ class OnFile(Machine):
         self.start_again(ms)
 
     def mark_the_time(self) -> None:
-        """Have something recorded, because an instant of which nothing was recorded is not remembered."""
+        """Have something recorded, because an instant of which nothing was recorded is not remembered, nor a part of it."""
+        self.now = max(self.now, self.model.state.now) + 1
         self.model.remember("bulk", "last", b"", self.now, self.now)
         self.both(None, self.engine.remember("bulk", "last", b"", self.now, self.now))
 
@@ -78,5 +79,10 @@ class FlowOnFile(OnFile, FlowStories):
     pass
 
 
+class WideOnFile(Wide, FlowOnFile):
+    pass
+
+
 TestOnFile = stories(StoriesOnFile, examples=40)
-TestFlowOnFile = stories(FlowOnFile, examples=80)
+TestFlowOnFile = stories(FlowOnFile, examples=50)
+TestWideOnFile = stories(WideOnFile, examples=40)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.agreement.everything import Stories
-from tests.agreement.flowing import FlowStories
+from tests.agreement.flowing import FlowStories, Wide
 from tests.agreement.machine import stories
 
 
@@ -17,5 +17,10 @@ class FlowInMemory(FlowStories):
         return ":memory:"
 
 
-TestInMemory = stories(InMemory, examples=150)
-TestFlowInMemory = stories(FlowInMemory, examples=200)
+class WideInMemory(Wide, FlowInMemory):
+    pass
+
+
+TestInMemory = stories(InMemory, examples=120)
+TestFlowInMemory = stories(FlowInMemory, examples=120)
+TestWideInMemory = stories(WideInMemory, examples=120)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
+from fractions import Fraction
 from itertools import pairwise
 from random import Random
 
@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.order import (
-    NOBODY,
     Guarantee,
     LeastLoaded,
     RoundRobin,
     Strict,
     Turn,
     Weighted,
+    each_of,
     turn_of,
 )
 
@@ -38,7 +38,7 @@ def run(turn: Turn, count: int) -> list[int]:
 
 def filled(turn: Turn, size: int) -> Turn:
     for i in range(size):
-        turn.add(i)
+        turn.add(1 << i)
     return turn
 
 
@@ -55,13 +55,13 @@ def turns(size: int) -> list[Callable[[], Turn]]:
 def test_only_queues_that_may_have_something_get_a_turn(make: Callable[[], Turn]) -> None:
     turn = make()
     assert turn.choose() is None
-    turn.add(1)
-    turn.add(1)
-    assert run(turn, 3) == [1, 1, 1]
-    turn.drop(1)
-    turn.drop(1)
-    assert turn.choose() is None
     turn.add(2)
+    turn.add(2)
+    assert run(turn, 3) == [1, 1, 1]
+    turn.drop(2)
+    turn.drop(2)
+    assert turn.choose() is None
+    turn.add(4)
     assert turn.choose() == turn.choose() == 2
 
 
@@ -70,37 +70,37 @@ def test_who_is_skipped_keeps_its_place(make: Callable[[], Turn]) -> None:
     turn, plain = filled(make(), 4), filled(make(), 4)
     first = plain.choose()
     assert first is not None
-    other = turn.choose({first})
+    other = turn.choose(1 << first)
     assert other is not None
     assert other != first
-    assert turn.choose({0, 1, 2, 3}) is None
+    assert turn.choose(0b1111) is None
     assert run(turn, 20) == run(plain, 20)
 
 
 def test_strict_keeps_the_order_given() -> None:
     turn = filled(Strict(), 3)
     assert run(turn, 2) == [0, 0]
-    turn.drop(0)
+    turn.drop(1)
     assert run(turn, 2) == [1, 1]
-    turn.add(0)
+    turn.add(1)
     assert run(turn, 1) == [0]
 
 
 def test_round_robin_goes_round_and_skips_who_has_nothing() -> None:
     turn = filled(RoundRobin(3), 3)
     assert run(turn, 7) == [0, 1, 2, 0, 1, 2, 0]
-    turn.drop(2)
+    turn.drop(4)
     assert run(turn, 3) == [1, 0, 1]
     # The one that comes back has its turn in this cycle, once.
-    turn.add(2)
+    turn.add(4)
     assert run(turn, 4) == [2, 0, 1, 2]
 
 
 def test_round_robin_gives_nobody_two_turns_of_a_cycle() -> None:
     turn = filled(RoundRobin(3), 3)
     assert run(turn, 1) == [0]
-    turn.drop(0)
-    turn.add(0)
+    turn.drop(1)
+    turn.add(1)
     assert run(turn, 3) == [1, 2, 0]
 
 
@@ -136,9 +136,9 @@ def test_weighted_serves_everybody_within_bounds(given_weights: list[int]) -> No
 def test_nothing_is_saved_while_a_queue_has_nothing(given_weights: list[int], pause: int) -> None:
     size = len(given_weights)
     turn = filled(Weighted(given_weights), size)
-    turn.drop(0)
+    turn.drop(1)
     run(turn, pause)
-    turn.add(0)
+    turn.add(1)
     cycles = 2
     counts = Counter(run(turn, cycles * sum(given_weights)))
     # It joins somewhere in a step, so it may be one ahead of its share; without a memory no more.
@@ -170,9 +170,9 @@ def test_least_loaded_finds_the_largest_backlog(steps: list[tuple[int, int]]) ->
     for i, change in steps:
         backlog[i] = max(0, backlog[i] + change)
         if change > 0:
-            turn.add(i)
+            turn.add(1 << i)
         while (chosen := turn.choose()) is not None and not backlog[chosen]:
-            turn.drop(chosen)
+            turn.drop(1 << chosen)
         if chosen is None:
             assert not any(backlog)
         else:
@@ -197,9 +197,9 @@ def test_packed_turns_go_on_as_before(steps: list[str], seed: int) -> None:
         turn: Turn
         for turn in (robin, weighted):
             if what == "add":
-                turn.add(i)
+                turn.add(1 << i)
             elif what == "drop":
-                turn.drop(i)
+                turn.drop(1 << i)
             elif (chosen := turn.choose()) is not None:
                 turn.served(chosen if random.random() < 0.8 or i not in inside else i)
     twin = filled(RoundRobin.unpack(size, robin.pack()), size)
@@ -218,12 +218,137 @@ def test_awkward_weights_survive_packing() -> None:
 
 
 def test_coming_and_going_leaves_nothing_behind() -> None:
-    turn = Strict()
-    filled(turn, 2)
-    for _ in range(1_000):
-        turn.drop(1)
-        turn.add(1)
-    assert len(turn._line._heap) < 100
+    backlog = [1, 1]
+    loaded = LeastLoaded(backlog.__getitem__)
+    robin, weighted = RoundRobin(3), Weighted([1, 2, 3])
+    filled(robin, 3)
+    filled(weighted, 3)
+    for n in range(1_000):
+        backlog[1] = n
+        loaded.drop(2)
+        loaded.add(3)
+        # The first is passed over again and again, so all others pay ahead.
+        robin.served(1 + n % 2)
+        weighted.served(1 + n % 2)
+    assert len(loaded._heap) < 100
+    assert len(robin._payments) < 100
+    assert len(weighted._later) < 100
+
+
+class Slow:
+    """Turns by looking at every queue, for who has a number for each and takes the smallest."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.there: set[int] = set()
+
+    def number(self, i: int) -> int:
+        raise NotImplementedError
+
+    def pay(self, i: int, number: int, *, in_turn: bool) -> None:
+        raise NotImplementedError
+
+    def choose(self, skip: set[int]) -> int | None:
+        return min(self.there - skip, key=lambda i: (self.number(i), i), default=None)
+
+    def served(self, i: int) -> None:
+        self.pay(i, self.number(i), in_turn=self.choose(set()) == i)
+
+
+class SlowRobin(Slow):
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.last = -1
+        self.paid = list(range(size))
+
+    def number(self, i: int) -> int:
+        return next(
+            n for n in range(self.last + 1, 10**6) if n % self.size == i and n >= self.paid[i]
+        )
+
+    def pay(self, i: int, number: int, *, in_turn: bool) -> None:
+        if in_turn:
+            self.last = number
+        self.paid[i] = number + self.size
+
+
+class SlowWeights(Slow):
+    def __init__(self, given_weights: list[int]) -> None:
+        super().__init__(len(given_weights))
+        self.weights = given_weights
+        self.now = Fraction(0)
+        self.times = [Fraction(0)] * self.size
+
+    def number(self, i: int) -> Fraction:  # type: ignore[override]
+        return max(self.times[i], self.now)
+
+    def pay(self, i: int, number: int, *, in_turn: bool) -> None:
+        if in_turn:
+            self.now = Fraction(number)
+        self.times[i] = number + Fraction(1, self.weights[i])
+
+
+queue_sets = st.integers(0, 2**6 - 1)
+deeds = st.lists(
+    st.tuples(st.sampled_from(["add", "drop", "serve", "serve", "skip", "force"]), queue_sets),
+    max_size=60,
+)
+
+
+@given(deeds, st.lists(st.integers(1, 7), min_size=6, max_size=6))
+def test_many_at_once_are_as_one_by_one(
+    given_deeds: list[tuple[str, int]], given_weights: list[int]
+) -> None:
+    """Whoever comes, leaves, is skipped or served out of turn, the turn is that of the slow one."""
+    pairs: list[tuple[Turn, Slow]] = [
+        (RoundRobin(6), SlowRobin(6)),
+        (Weighted(given_weights), SlowWeights(given_weights)),
+    ]
+    for what, queues in given_deeds:
+        members = set(each_of(queues))
+        for turn, slow in pairs:
+            if what == "add":
+                turn.add(queues)
+                slow.there |= members
+            elif what == "drop":
+                turn.drop(queues)
+                slow.there -= members
+            else:
+                skip = queues if what == "skip" else 0
+                i = turn.choose(skip)
+                assert i == slow.choose(set(each_of(skip)))
+                if what == "force" and slow.there & members:
+                    i = min(slow.there & members)
+                if i is not None:
+                    turn.served(i)
+                    slow.served(i)
+
+
+@given(deeds, st.sampled_from([0.0, 0.05, 1 / 6]), st.integers(1, 400))
+def test_a_guarantee_keeps_its_word_when_many_come_and_go_at_once(
+    given_deeds: list[tuple[str, int]], ratio: float, interval_ms: int
+) -> None:
+    together = Guarantee(RoundRobin(6), ratio, interval_ms, 6)
+    alone = Guarantee(RoundRobin(6), ratio, interval_ms, 6)
+    for now_ms, (what, queues) in enumerate(given_deeds):
+        at = now_ms * 50
+        if what == "add":
+            together.add(queues, at)
+            for i in each_of(queues):
+                alone.add(1 << i, at)
+        elif what == "drop":
+            together.drop(queues)
+            for i in each_of(queues):
+                alone.drop(1 << i)
+        else:
+            skip = queues if what == "skip" else 0
+            chosen = together.choose(at, skip)
+            assert chosen == alone.choose(at, skip)
+            assert together.starved(at) == alone.starved(at)
+            if chosen is not None:
+                assert together.waited_ms(chosen, at) == alone.waited_ms(chosen, at)
+                together.served(chosen, at)
+                alone.served(chosen, at)
 
 
 def test_every_strategy_has_its_turn() -> None:
@@ -243,13 +368,13 @@ class At:
     def __init__(self, turn: Guarantee) -> None:
         self.turn = turn
 
-    def add(self, i: int) -> None:
-        self.turn.add(i, 0)
+    def add(self, queues: int) -> None:
+        self.turn.add(queues, 0)
 
-    def drop(self, i: int) -> None:
-        self.turn.drop(i)
+    def drop(self, queues: int) -> None:
+        self.turn.drop(queues)
 
-    def choose(self, skip: AbstractSet[int] = NOBODY) -> int | None:
+    def choose(self, skip: int = 0) -> int | None:
         return self.turn.choose(0, skip)
 
     def served(self, i: int) -> None:
@@ -274,13 +399,13 @@ class World:
         """Who was served, and when."""
 
     def add(self, i: int) -> None:
-        self.turn.add(i, self.now_ms)
+        self.turn.add(1 << i, self.now_ms)
         self.deadlines.setdefault(i, len(self.done) + self.span)
         self.since.setdefault(i, len(self.done))
         self.waits.setdefault(i, self.now_ms)
 
     def drop(self, i: int) -> None:
-        self.turn.drop(i)
+        self.turn.drop(1 << i)
         self.deadlines.pop(i, None)
         self.since.pop(i, None)
         self.waits.pop(i, None)
@@ -378,7 +503,7 @@ def test_three_dispatches_in_a_window_are_shared_too() -> None:
 def test_strict_order_is_kept_but_for_the_ratio() -> None:
     turn = Guarantee(Strict(), 0.1, 10**9, 3)
     for i in range(3):
-        turn.add(i, 0)
+        turn.add(1 << i, 0)
     found = run(At(turn), 100)
     assert Counter(found) == {0: 80, 1: 10, 2: 10}
     assert found[:8] == [0] * 8
@@ -387,7 +512,7 @@ def test_strict_order_is_kept_but_for_the_ratio() -> None:
 def test_two_deadlines_that_fall_together_are_both_met() -> None:
     turn = Guarantee(Strict(), 0.25, 10**9, 4)
     for i in (0, 1, 2, 3):
-        turn.add(i, 0)
+        turn.add(1 << i, 0)
     found = run(At(turn), 12)
     for begin in range(9):
         assert set(found[begin : begin + 4]) == {0, 1, 2, 3}
@@ -395,8 +520,8 @@ def test_two_deadlines_that_fall_together_are_both_met() -> None:
 
 def test_without_a_ratio_only_the_interval_counts() -> None:
     turn = Guarantee(Strict(), 0.0, 1_000, 2)
-    turn.add(0, 0)
     turn.add(1, 0)
+    turn.add(2, 0)
     for _ in range(1_000):
         assert turn.choose(999) == 0
         turn.served(0, 999)

@@ -457,6 +457,9 @@ class Model(Dispatch):
         """Only what is not worth keeping is gone: who is alive, what was told, and how long each queue waited."""
         self.state.workers = {}
         self.state.members_until = max(now, self.state.now) + SILENCE_MS
+        # Of whom something was told before is found out anew, and not told again.
+        self.state.told.clear()
+        self.tell_of_keys()
         self.state.events = []
         self.turns.clear()
         self.places.clear()

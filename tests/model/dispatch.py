@@ -150,17 +150,17 @@ class Dispatch(Admission):
         """The next job, and what is to be called when it is dispatched."""
         queues = self.queues_of(fetch)
         choose, served = self._turn_for(fetch, queues)
-        skipped: set[int] = set()
+        skipped = 0
         while (i := choose(skipped)) is not None:
             job = self._first(queues[i], fetch, acting=acting)
             if job is not None:
                 return job, partial(served, i)
-            skipped.add(i)
+            skipped |= 1 << i
         return None
 
     def _turn_for(
         self, fetch: Fetch, queues: Sequence[str]
-    ) -> tuple[Callable[[set[int]], int | None], Callable[[int], None]]:
+    ) -> tuple[Callable[[int], int | None], Callable[[int], None]]:
         now = self.state.now
         pool = self.pools.get(self.pool_name(fetch))
         if pool is not None and pool.guarantee is not None:
@@ -171,10 +171,10 @@ class Dispatch(Admission):
         turn, members = self._bare_turn(fetch, queues)
         for i, queue in enumerate(queues):
             if self.has_something(queue, self.pool_name(fetch)):
-                turn.add(i)
+                turn.add(1 << i)
                 members.add(i)
             elif i in members:
-                turn.drop(i)
+                turn.drop(1 << i)
                 members.discard(i)
         return turn.choose, turn.served
 

@@ -130,14 +130,12 @@ class Life(Settling):
         if job.state == "active":
             for gate in self.all_gates():
                 gate.release(job.id, job.claim)
-            self.tell_of_keys()
         job.state = state
         job.entered_at = at
         job.postponed_by = ""
         if state in TERMINAL:
             job.finished_at = at
             self.forget_keys()
-        self.tell_of_keys()
 
     def _go_back(self, job: Entry, at: int) -> None:
         """From its worker to its old place."""

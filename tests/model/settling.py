@@ -11,6 +11,7 @@ from headgate.core.limits import queue_key, tenant_key
 from headgate.core.order import Guarantee, turn_of
 from headgate.core.pools import Pool
 from headgate.core.windows import Window
+from headgate.engines import contract
 from tests.model.ground import Ground
 from tests.model.records import WAITING, Entry, PoolState
 
@@ -100,21 +101,24 @@ class Settling(Ground):
     # telling
 
     def tell_of_keys(self) -> None:
-        """Somebody is told of each key and queue when jobs wait there for the key, and when they may start."""
+        """Somebody is told of a few queues when jobs wait there for a key, and of the same when they may start."""
         told = self.state.told
         for key, gate in self.state.gates.items():
-            for queue in sorted({job.queue for job in self.live()}):
-                waits = any(job.has_key(key) for job in self.available(queue))
-                blocked = waits and not self.is_open(gate)
-                if blocked and (key, queue) not in told:
+            waiting = sorted(
+                {job.queue for job in self.live() if job.state == "available" and job.has_key(key)}
+            )
+            blocked = not self.is_open(gate)
+            for _, queue in sorted(each for each in told if each[0] == key):
+                if not blocked or queue not in waiting:
+                    told.discard((key, queue))
+                    if queue in waiting:
+                        self.tell("rate_limit.released", self.state.now, key, queue)
+            for queue in waiting if blocked else ():
+                few = sum(each == key for each, _ in told) < contract.TOLD_QUEUES
+                if few and (key, queue) not in told:
                     told.add((key, queue))
                     self.tell("rate_limit.exceeded", self.state.now, key, queue)
-                elif not blocked and (key, queue) in told:
-                    told.discard((key, queue))
-                    if waits:
-                        self.tell("rate_limit.released", self.state.now, key, queue)
-        known = {(key, job.queue) for job in self.live() for key, _ in job.keys}
-        told &= known
+        told &= {(key, job.queue) for job in self.live() for key, _ in job.keys}
 
     def load(self, queue: str) -> Load | None:
         """Of the tightest bound; None where there is none."""
@@ -189,7 +193,7 @@ class Settling(Ground):
             size = len(pool.pool.queues)
             pool.guarantee = Guarantee(pool.turn, limit.ratio, limit.interval_ms, size)
             for i in sorted(pool.members):
-                pool.guarantee.add(i, self.state.now)
+                pool.guarantee.add(1 << i, self.state.now)
 
     def _keep_turns(self, pool: PoolState) -> None:
         """Tell its turn of the queues that have something; again and again, because a backlog may grow."""
@@ -197,15 +201,15 @@ class Settling(Ground):
             if self.has_something(queue, pool.pool.name):
                 pool.members.add(i)
                 if pool.guarantee is not None:
-                    pool.guarantee.add(i, self.state.now)
+                    pool.guarantee.add(1 << i, self.state.now)
                 else:
-                    pool.turn.add(i)
+                    pool.turn.add(1 << i)
             elif i in pool.members:
                 pool.members.discard(i)
                 if pool.guarantee is not None:
-                    pool.guarantee.drop(i)
+                    pool.guarantee.drop(1 << i)
                 else:
-                    pool.turn.drop(i)
+                    pool.turn.drop(1 << i)
 
     # instants at which a gate changes by itself
 

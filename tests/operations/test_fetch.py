@@ -60,10 +60,17 @@ def test_without_waiting_it_only_looks() -> None:
     assert line.said == ["look at 7"]
 
 
-def test_it_registers_before_it_looks_and_looks_again_when_woken() -> None:
-    line = Line([[], [], [JOB]], [True, True])
+def test_what_is_there_is_taken_without_standing_in_line() -> None:
+    line = Line([[JOB]], [])
+    assert run(line, [7], 1_000) == [JOB]
+    assert line.said == ["look at 7"]
+
+
+def test_it_looks_again_when_it_has_registered_and_whenever_it_is_woken() -> None:
+    line = Line([[], [], [], [JOB]], [True, True])
     assert run(line, [0, 0, 0, 100, 150, 400, 400], 1_000) == [JOB]
     assert line.said == [
+        "look at 0",
         "register",
         "look at 0",
         "wait 1.0",
@@ -77,8 +84,8 @@ def test_it_registers_before_it_looks_and_looks_again_when_woken() -> None:
 @pytest.mark.parametrize(
     ("found", "woken", "times"),
     [
-        ([[]], [False], [0, 0, 0]),
-        ([[], []], [True], [0, 0, 0, 1_000, 1_000]),
+        ([[], []], [False], [0, 0, 0]),
+        ([[], [], []], [True], [0, 0, 0, 1_000, 1_000]),
     ],
 )
 def test_it_ends_when_the_time_is_up(
@@ -94,9 +101,9 @@ def test_it_claims_nothing_for_a_client_that_has_left() -> None:
     async def gone() -> None:
         return
 
-    line = Line([[], [JOB]], [])
+    line = Line([[], [], [JOB]], [])
     assert run(line, [0, 0, 0], 1_000, gone) == []
-    assert line.said == ["register", "look at 0", "wait 1.0", "leave"]
+    assert line.said == ["look at 0", "register", "look at 0", "wait 1.0", "leave"]
 
 
 def test_every_look_tells_the_time_to_the_microsecond() -> None:
@@ -107,14 +114,14 @@ def test_every_look_tells_the_time_to_the_microsecond() -> None:
             seen.append((now_ms, wanted.micros))
             return await super().fetch(wanted, now_ms)
 
-    line: Any = Precise([[], [JOB]], [True])
+    line: Any = Precise([[], [], [JOB]], [True])
     times = [1_000_001, 1_000_002, 1_000_003, 1_750_999, 1_751_000]
 
     async def live() -> list[Job]:
         return await fetch(line, Fetch(("q",)), lambda: times.pop(0), wait_ms=1_000)
 
     assert asyncio.run(live()) == [JOB]
-    assert seen == [(1_000, 2), (1_750, 999)]
+    assert seen == [(1_000, 1), (1_000, 2), (1_750, 999)]
 
 
 class Asked:
@@ -169,7 +176,7 @@ def test_a_failure_while_waiting_leaves_the_line() -> None:
         async def wait(self, timeout_s: float) -> bool:
             raise RuntimeError("broken")
 
-    line = Broken([[]], [])
+    line = Broken([[], []], [])
     with pytest.raises(RuntimeError):
         run(line, [0, 0, 0], 1_000)
     assert line.said[-1] == "leave"

@@ -28,6 +28,9 @@ from headgate.core.retry import Failure, RetryPolicy
 from headgate.core.tenants import TenantLimits
 from headgate.core.unique import UniquePolicy
 
+TOLD_QUEUES = 4
+"""When a key closes, it is told of so many queues that jobs wait there; of more only as these have none left."""
+
 # What is asked
 
 

@@ -24,11 +24,13 @@ async def fetch(
 ) -> list[Job]:
     """Up to `count` jobs; none when the wait is over, the client has left or the server ends.
 
-    It stands in line before it looks, so nothing that comes in between is missed; once the client has left it claims nothing.
+    When there is nothing at once it stands in line and looks again, so nothing that comes in between is missed; once the client has left it claims nothing.
     """
-    if wait_ms <= 0:
-        return await _look(engine, wanted, now_us())
-    deadline = now_us() // 1000 + wait_ms
+    begun_us = now_us()
+    jobs = await _look(engine, wanted, begun_us)
+    if jobs or wait_ms <= 0:
+        return jobs
+    deadline = begun_us // 1000 + wait_ms
     leaving: asyncio.Future[None] | None = None
     watch = engine.watch(wanted)
     try:

@@ -14,6 +14,7 @@ from headgate.core.pools import Pool
 from headgate.engines.contract import Fetch, Interest
 from headgate.engines.local import groups
 from headgate.engines.local.groups import Group, Groups
+from headgate.engines.local.keys import Key
 from headgate.engines.local.lanes import Lane
 from tests.contract.home import story
 from tests.flow.floor import floor
@@ -114,18 +115,18 @@ async def test_jobs_to_be_put_off_are_passed_over_once_per_fetch(
 ) -> None:
     looks = 0
 
-    def counted(lane: Lane) -> bool:
+    def counted(lane: Lane) -> Key | None:
         nonlocal looks
         looks += 1
-        return actionable(lane)
+        return blocker_of(lane)
 
-    actionable = groups.actionable
+    blocker_of = groups.blocker_of
     async with floor() as there:
         for n in range(300):
             closed = Use(f"k{n}", on_limit="reschedule", change=LimitsChange(concurrency=0))
             await there.push(1, uses=[closed])
         free = await there.push(100)
-        monkeypatch.setattr(groups, "actionable", counted)
+        monkeypatch.setattr(groups, "blocker_of", counted)
         assert await there.take(100) == free
         assert looks < 1_000
         # The next one meets them again.

@@ -5,17 +5,19 @@ The pool's settings take the place of what the fetch says; then a queue by its t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
 from headgate.core.job import Job
+from headgate.core.order import each_of
 from headgate.core.pools import Pool
 from headgate.core.states import AVAILABLE
 from headgate.core.tenants import DEFAULT_TENANT, Fairness
 from headgate.engines.contract import Fetch, Why
 from headgate.engines.local.groups import actionable
+from headgate.engines.local.keys import Key
 from headgate.engines.local.lanes import Lane
 from headgate.engines.local.life import Life
 from headgate.engines.local.pools import Pools
@@ -67,8 +69,6 @@ class Dispatch:
             self._in_order(call)
         else:
             self._by_turns(call)
-        for queue in call.passed_over:
-            queue.groups.bring_back()
         return call.taken
 
     def _in_order(self, call: _Call) -> None:
@@ -96,6 +96,9 @@ class Dispatch:
                 if lane is None:
                     break
                 self._meet(queue, lane, call)
+                if self._tables.keys.swung:
+                    # What one start closes is told before the next one changes it.
+                    self._settle()
             if not call.left:
                 return
 
@@ -118,7 +121,7 @@ class Dispatch:
     def _by_turns(self, call: _Call) -> None:
         fetch, pool, now = call.fetch, call.pool, call.now
         pools = self._pools
-        skip: set[int] = set()
+        skip = 0
         self._settle()
         while call.left and pools.has_room(pool) and not self._is_full(fetch, pool):
             turns = pools.rotas[call.name] if pool else pools.kept(fetch, call.name, now)
@@ -129,7 +132,7 @@ class Dispatch:
             queue = turns.queues[i]
             lane = self._first(queue, call)
             if lane is None:
-                skip.add(i)
+                skip |= 1 << i
                 continue
             if self._meet(queue, lane, call):
                 pools.served(turns, i, now)
@@ -146,10 +149,7 @@ class Dispatch:
 
     def _first(self, queue: Queue, call: _Call) -> Lane | None:
         order = FAIR if queue.fair and call.fairness(queue).enabled else PLAIN
-        if call.actions < MOST_ACTIONS:
-            return queue.first(order, call.fetch.tenant)
-        call.passed_over[queue] = None
-        return queue.first(order, call.fetch.tenant, actors=False)
+        return queue.first(order, call.fetch.tenant, actors=call.actions < MOST_ACTIONS)
 
     def _meet(self, queue: Queue, lane: Lane, call: _Call) -> bool:
         """Take the head of the lane, or do with it what its closed key says; true when it was started."""
@@ -245,6 +245,21 @@ class Dispatch:
         names = dict.fromkeys(fetch.queues if pool is None else pool.queues)
         return [self._tables.queue(name) for name in names]
 
+    def offering(self, waiter: Waiting) -> Iterable[Queue]:
+        """Those of its queues that may have something; of a pool with very many, mostly few do."""
+        turns = self._pools.rotas.get(waiter.pool)
+        if turns is None:
+            return waiter.queues
+        return [turns.queues[i] for i in each_of(turns.there)]
+
+    def takes_turns(self, pool: str) -> bool:
+        """Whether the server knows the queues of this pool."""
+        return pool in self._pools.rotas
+
+    def pools_at(self, key: Key) -> list[str]:
+        """The pools of which very many queues wait at this gate."""
+        return [turns.pool for turns in self._tables.keys.bundles_of(key).by_turns]
+
     def least_loaded(self, waiter: Waiting, queue: Queue) -> Waiting:
         """Of those who would be served by their load, the one with fewest active jobs; else the one given."""
         if self._strategy_of(waiter.fetch) != "least-loaded":
@@ -287,7 +302,6 @@ class _Call:
         "left",
         "name",
         "now",
-        "passed_over",
         "pool",
         "taken",
     )
@@ -302,8 +316,6 @@ class _Call:
         self.actions = 0
         self.closed = False
         """Whether one of its starts has closed a key."""
-        self.passed_over: dict[Queue, None] = {}
-        """Queues with jobs that this fetch does not act upon any more."""
 
     def fairness(self, queue: Queue) -> Fairness:
         """How tenants take turns in this fetch."""

@@ -253,7 +253,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
     async def settled(self) -> None:
         if self._down is not None:
             raise self._unavailable()
-        if self._tables.touched or self._tables.freed:
+        if self._tables.is_unsettled:
             self._settle()
         if not self._journal.idle:
             await self._journal.settled()

@@ -94,7 +94,7 @@ class Ground:
         if self._down is not None:
             raise self._unavailable()
         tables = self._tables
-        if tables.touched or tables.freed:
+        if tables.is_unsettled:
             self._settle()
         if now_ms > tables.now:
             tables.now = self._journal.now_ms = now_ms
@@ -156,8 +156,10 @@ class Ground:
             pools = dict.fromkeys(job.pool for job in freed)
             workers = dict.fromkeys(job.worker for job in freed)
             self._waiters.tell_freed(pools, workers)
-        while tables.touched:
+        keys = tables.keys
+        while tables.touched or keys.swung:
             at = tables.now
+            opened = keys.settle(at) if keys.swung else ()
             queues = list(tables.touched)
             tables.touched.clear()
             for queue in queues:
@@ -166,14 +168,11 @@ class Ground:
                     self._admission.look(queue)
                 if queue.draining and not queue.live:
                     self._delete_queue(queue, at)
-            if len(queues) > 1:
-                turns = [(i, n) for n, queue in enumerate(queues) for _, i in queue.rotas]
-                queues = [queues[n] for n in dict.fromkeys(n for _, n in sorted(turns))] + [
-                    queue for queue in queues if not queue.rotas
-                ]
             for queue in queues:
                 self._pools.look(queue, at)
                 self._waiters.tell(queue)
+            for key in opened:
+                self._waiters.tell_opened(key)
 
     async def ask(self, question: Callable[[apsw.Connection], T]) -> T:
         """Read the file, after everything so far has reached its tables."""

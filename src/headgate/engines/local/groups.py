@@ -3,17 +3,23 @@
 A lane stands in the group of its home gate; lanes without gates stand in the queue's own group, which nothing closes.
 A fetch that meets a group whose gate is closed hides it as a whole, whatever number of lanes stand there; the opening of the gate shows the groups that were hidden.
 Only when the lane that comes first is stopped by another of its gates does that one lane move, to that gate's group.
+Lanes whose jobs do not wait at a gate stand in a group apart; while their gate is closed, it is found among those who have to be acted upon.
+
+A gate at which many queues wait does not show their groups one by one when it opens: each queue hears of it when it is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.tenants import DEFAULT_TENANT, Shares
 from headgate.engines.local.heads import Heads, Place
 from headgate.engines.local.lanes import Lane
+from headgate.engines.local.some import Some, all_of, with_one, without
 from headgate.engines.local.timers import NEVER
 
 if TYPE_CHECKING:
@@ -29,6 +35,21 @@ AGE: Final = 2
 ORDERS: Final = (PLAIN, FAIR, AGE)
 ENTRIES: Final = ("plain_entry", "fair_entry", "age_entry")
 """Where lanes and groups keep their entry in each order."""
+MOST_NEWS: Final = 1_000
+
+
+class News:
+    """The gates that changed lately without telling each queue."""
+
+    __slots__ = ("count", "latest")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.latest: deque[Key] = deque(maxlen=MOST_NEWS)
+
+    def add(self, key: Key) -> None:
+        self.count += 1
+        self.latest.append(key)
 
 
 def plain(lane: Lane) -> Place | None:
@@ -47,22 +68,25 @@ class Group:
     __slots__ = (
         "_heads",
         "_lanes",
+        "acts",
         "age_entry",
         "all_entry",
         "fair_entry",
         "hidden",
         "key",
+        "mixed",
         "passing",
         "plain_entry",
         "queue",
-        "told",
         "waiting",
     )
 
-    def __init__(self, queue: Queue, key: Key | None) -> None:
+    def __init__(self, queue: Queue, key: Key | None, *, acts: bool = False) -> None:
         self.queue = queue
         self.key = key
-        self._lanes: Lane | dict[Lane, None] | None = None
+        self.acts = acts
+        """Whether these are the lanes that do not wait when the gate is closed."""
+        self._lanes: Some[Lane] = None
         """Mostly one, and there may be as many groups as jobs."""
         self.plain_entry = self.fair_entry = self.age_entry = self.all_entry = None
         """What stands for it in the orders of its queue."""
@@ -70,9 +94,9 @@ class Group:
         """Lanes of the queue that pass this gate, wherever they stand."""
         self.waiting = 0
         """Jobs in them."""
+        self.mixed = 0
+        """Lanes that stand here and pass other gates as well."""
         self.hidden = False
-        self.told = False
-        """Whether it was told that jobs wait here because of the gate."""
         self._heads: list[Heads[Lane] | None] | None = None
 
     def __lt__(self, other: object) -> bool:
@@ -95,18 +119,13 @@ class Group:
 
     @property
     def lanes(self) -> Collection[Lane]:
-        if self._lanes is None:
-            return ()
-        return self._lanes if isinstance(self._lanes, dict) else (self._lanes,)
+        return all_of(self._lanes)
 
     def enter(self, lane: Lane) -> None:
         lane.group = self
-        if self._lanes is None:
-            self._lanes = lane
-        elif isinstance(self._lanes, dict):
-            self._lanes[lane] = None
-        else:
-            self._lanes = {self._lanes: None, lane: None}
+        if len(lane.gates) > 1:
+            self.mixed += 1
+        self._lanes = with_one(self._lanes, lane)
         if self._heads is not None:
             self.notice(lane)
         elif isinstance(self._lanes, dict):
@@ -114,10 +133,9 @@ class Group:
             self._heads = [self._ordered(order) if order in wanted else None for order in ORDERS]
 
     def leave(self, lane: Lane) -> None:
-        if isinstance(self._lanes, dict):
-            self._lanes.pop(lane, None)
-        else:
-            self._lanes = None
+        self._lanes = without(self._lanes, lane)
+        if len(lane.gates) > 1:
+            self.mixed -= 1
         if self._heads is not None:
             for heads in self._heads:
                 if heads is not None:
@@ -130,59 +148,181 @@ class Group:
                 if heads is not None:
                     heads.put(lane)
 
-    def pass_over(self, lane: Lane, order: int) -> None:
-        """Let the lane that comes first in this order be none of those in it, until it is brought back."""
-        heads = None if self._heads is None else self._heads[order]
-        assert heads is not None
-        heads.drop(lane)
 
-    def bring_back(self, lane: Lane, order: int) -> None:
-        heads = None if self._heads is None else self._heads[order]
-        assert heads is not None
-        heads.put(lane)
+class Orders:
+    """Groups in each order; an order is made when it is first asked for."""
+
+    __slots__ = ("_by_order", "_queue")
+
+    def __init__(self, queue: Queue, wanted: Iterable[int], groups: Iterable[Group]) -> None:
+        self._queue = queue
+        self._by_order: list[Heads[Group] | None] = [None] * len(ORDERS)
+        for order in wanted:
+            self.make(order, groups)
+
+    def make(self, order: int, groups: Iterable[Group]) -> Heads[Group]:
+        found = Heads(_place_of(self._queue, order), ENTRIES[order], groups)
+        self._by_order[order] = found
+        return found
+
+    def __getitem__(self, order: int) -> Heads[Group] | None:
+        return self._by_order[order]
+
+    def put(self, group: Group) -> None:
+        for heads in self._by_order:
+            if heads is not None:
+                heads.put(group)
+
+    def drop(self, group: Group) -> None:
+        for heads in self._by_order:
+            if heads is not None:
+                heads.drop(group)
 
 
 class Groups:
     """All groups of one queue."""
 
-    __slots__ = ("_aside", "_everybody", "_openings", "_seen", "by_key", "own", "queue")
+    __slots__ = (
+        "_acting",
+        "_everybody",
+        "_heard",
+        "_news",
+        "_openings",
+        "_seen",
+        "acting_by_key",
+        "by_key",
+        "own",
+        "queue",
+    )
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, news: News) -> None:
         self.queue = queue
-        self._aside: list[tuple[int, Lane]] = []
-        """Lanes that have to be acted upon and were passed over, each with the order that it is missing from."""
+        self._news = news
+        self._heard = news.count
+        """How many news it has heard."""
         self.own = Group(queue, None)
         self.by_key: dict[Key, Group] = {}
-        self._seen: list[Heads[Group] | None] | None = None
-        """The groups that are not hidden, in each order; None while there is only the own one."""
+        self.acting_by_key: dict[Key, Group] = {}
+        self._seen: Orders | None = None
+        """The groups that are not hidden; None while there is only the own one."""
+        self._acting: Orders | None = None
+        """Those whose lanes have to be acted upon; None while there never was one."""
         self._everybody: Heads[Group] | None = None
         """All groups, by age."""
         self._openings: list[tuple[int, int, Group]] = []
         """When hidden groups will be shown, as far as that is known."""
 
     def of(self, key: Key) -> Group:
-        """The group behind this gate."""
+        """The group of those who wait at this gate."""
         group = self.by_key.get(key)
         if group is None:
             group = self.by_key[key] = Group(self.queue, key)
-            key.posts.append(group)
-            if self._seen is None:
-                wanted = ORDERS if self.queue.fair else (PLAIN, AGE)
-                self._seen = [
-                    self._ordered(order, (self.own,)) if order in wanted else None
-                    for order in ORDERS
-                ]
-                self._everybody = Heads(self._place_of(AGE), "all_entry", (self.own,))
+            self._begin()
         return group
+
+    def acting_at(self, key: Key) -> Group:
+        """The group of those who do not wait there."""
+        group = self.acting_by_key.get(key)
+        if group is None:
+            group = self.acting_by_key[key] = Group(self.queue, key, acts=True)
+            self._begin()
+        return group
+
+    def _begin(self) -> None:
+        """There are more than the own group."""
+        if self._seen is None:
+            self._seen = Orders(self.queue, self._wanted, (self.own,))
+            self._everybody = Heads(_place_of(self.queue, AGE), "all_entry", (self.own,))
+
+    @property
+    def _wanted(self) -> tuple[int, ...]:
+        return ORDERS if self.queue.fair else (PLAIN, AGE)
+
+    def all(self) -> Iterator[Group]:
+        yield self.own
+        yield from self.by_key.values()
+        yield from self.acting_by_key.values()
 
     def forget(self, key: Key) -> None:
         """No lane passes this gate any more."""
-        group = self.by_key.pop(key, None)
-        if group is not None:
-            key.posts.remove(group)
-            self._drop(group)
-            if self._everybody is not None:
-                self._everybody.drop(group)
+        for group in (self.by_key.pop(key, None), self.acting_by_key.pop(key, None)):
+            if group is not None:
+                if group.hidden:
+                    self._unhide(group)
+                elif self._seen is not None:
+                    self._seen.drop(group)
+                if self._everybody is not None:
+                    self._everybody.drop(group)
+
+    # where lanes stand
+
+    def home_of(self, lane: Lane) -> Group:
+        """Where a lane stands best: behind a gate that is closed, else behind the one with most lanes.
+
+        One that does not want to wait at one of its keys stands apart; while that key is closed, nothing else matters.
+        """
+        apart: Key | None = None
+        behind: Key | None = None
+        for key, on_limit in lane.gates:
+            if on_limit != "wait":
+                if key.shut is not None:
+                    return self.acting_at(key)
+                apart = apart or key
+            elif key.shut is not None:
+                behind = behind or key
+        if behind is not None:
+            return self.of(behind)
+        if apart is not None:
+            return self.acting_at(apart)
+        if not lane.gates:
+            return self.own
+        return self.of(max((key for key, _ in lane.gates), key=lambda key: key.lanes))
+
+    def settle_in(self, lane: Lane) -> None:
+        """Let a lane that stands nowhere stand where it does best.
+
+        A group behind a closed gate is hidden now, or the next fetch would have to do it for all that came since.
+        """
+        group = self.home_of(lane)
+        self._enter(group, lane)
+        self.keep_hidden(group)
+
+    def _enter(self, group: Group, lane: Lane) -> None:
+        before = group.mixed
+        group.enter(lane)
+        if not group.acts:
+            for key in lane.acts_at:
+                key.remember_away(lane)
+        if group.hidden and bool(before) != bool(group.mixed):
+            self._rehang(group)
+
+    def leave(self, lane: Lane) -> None:
+        group = lane.group
+        before = group.mixed
+        group.leave(lane)
+        self.emptied(group)
+        if group.hidden and bool(before) != bool(group.mixed):
+            self._rehang(group)
+
+    @staticmethod
+    def _rehang(group: Group) -> None:
+        """Whether all its lanes only wait for this gate is not as it was."""
+        assert group.key is not None
+        group.key.unhide(group)
+        group.key.hide(group)
+
+    def emptied(self, group: Group) -> None:
+        """Jobs have left it: without any, there is nothing to be shown."""
+        if group.hidden and group.first(PLAIN) is None:
+            self._unhide(group)
+
+    def move(self, lane: Lane) -> None:
+        """Let a lane stand where it does best now."""
+        group = self.home_of(lane)
+        if group is not lane.group:
+            self.leave(lane)
+            self._enter(group, lane)
+            self.notice(lane)
 
     def notice(self, lane: Lane) -> None:
         """The lane may come earlier than before."""
@@ -192,22 +332,60 @@ class Groups:
             assert self._everybody is not None
             self._everybody.put(group)
             if not group.hidden:
-                self._put(group)
+                self._seen.put(group)
+            elif group.acts:
+                assert self._acting is not None
+                self._acting.put(group)
 
-    def move(self, lane: Lane, group: Group) -> None:
-        """Let a lane stand in another group."""
-        lane.group.leave(lane)
-        group.enter(lane)
-        self.notice(lane)
-
-    def show(self, group: Group) -> None:
-        group.hidden = False
-        self._put(group)
+    # hiding and showing
 
     def hide(self, group: Group) -> None:
+        """A group whose gate is closed is not to be met any more, or only by those who act."""
         group.hidden = True
-        self._drop(group)
-        self.expect(group)
+        assert self._seen is not None
+        assert group.key is not None
+        self._seen.drop(group)
+        group.key.hide(group)
+        if not group.acts:
+            self.expect(group)
+            return
+        if self._acting is None:
+            self._acting = Orders(self.queue, self._wanted, ())
+        self._acting.put(group)
+
+    def show(self, group: Group) -> None:
+        self._unhide(group)
+        assert self._seen is not None
+        self._seen.put(group)
+
+    def _unhide(self, group: Group) -> None:
+        group.hidden = False
+        assert group.key is not None
+        group.key.unhide(group)
+        if group.acts:
+            assert self._acting is not None
+            self._acting.drop(group)
+
+    def keep_hidden(self, group: Group) -> None:
+        key = group.key
+        if key is not None and key.shut is not None and not group.hidden:
+            self.hide(group)
+
+    def catch_up(self) -> None:
+        """Hear of the gates that changed without telling each queue."""
+        news = self._news
+        missed, self._heard = news.count - self._heard, news.count
+        if missed > len(news.latest) or missed > len(self.by_key) + len(self.acting_by_key):
+            keys: Iterable[Key] = [*self.by_key, *self.acting_by_key]
+        else:
+            keys = islice(reversed(news.latest), missed)
+        for key in keys:
+            for group in (self.by_key.get(key), self.acting_by_key.get(key)):
+                if group is not None and group.hidden:
+                    if key.shut is None:
+                        self.show(group)
+                    elif not group.acts:
+                        self.expect(group)
 
     def expect(self, group: Group) -> None:
         """Remember when this hidden group will be shown, if that is known."""
@@ -227,55 +405,57 @@ class Groups:
                 ]
                 heapify(self._openings)
 
-    def keep_hidden(self, group: Group) -> None:
-        """Hide a group behind a closed gate now, or the next fetch would have to do it for all that came since."""
-        key = group.key
-        if key is not None and key.shut is not None and not group.hidden:
-            self.hide(group)
-            key.hide(group)
+    # who comes first
 
     def first(self, order: int, *, actors: bool = True) -> Lane | None:
         """The lane whose head may start, or has to be acted upon, before all others of the queue.
 
         On the way it hides what is closed.
-        Without `actors`, what has to be acted upon is passed over, once for all looks until `bring_back`.
+        Without `actors`, those who have to be acted upon are left out.
         """
-        if actors and self._aside:
-            return self._aside[0][1]
+        if self._heard != self._news.count:
+            self.catch_up()
+        lane = self._startable(order)
+        if not actors or self._acting is None:
+            return lane
+        heads = self._acting[order]
+        if heads is None:
+            hidden = (group for group in self.acting_by_key.values() if group.hidden)
+            heads = self._acting.make(order, hidden)
+        group = heads.first()
+        actor = None if group is None else group.first(order)
+        if actor is None or lane is None:
+            return actor or lane
+        place = self.queue.place_of(order)
+        return actor if place(actor) < place(lane) else lane
+
+    def _startable(self, order: int) -> Lane | None:
         while True:
             group = self._first(order)
             if group is None:
                 return None
-            key = group.key
-            if key is not None and key.shut is not None:
+            if group.key is not None and group.key.shut is not None:
                 self.hide(group)
-                key.hide(group)
                 continue
             lane = group.first(order)
             assert lane is not None
-            blocker = blocker_of(lane)
-            if blocker is None:
+            if blocker_of(lane) is None:
                 return lane
-            if not actionable(lane):
-                self.move(lane, self.of(blocker))
-            elif actors:
-                return lane
-            else:
-                # It stands in the own group, and only there.
-                group.pass_over(lane, order)
-                self._aside.append((order, lane))
+            self.move(lane)
 
-    def bring_back(self) -> None:
-        """A look without those who have to be acted upon is over."""
-        if self._aside:
-            for order, lane in self._aside:
-                if lane.group is self.own:
-                    self.own.bring_back(lane, order)
-            self._aside.clear()
-            self._put(self.own)
+    def _first(self, order: int) -> Group | None:
+        if self._seen is None:
+            own = self.own
+            return own if own.first(order) is not None else None
+        heads = self._seen[order]
+        if heads is None:
+            heads = self._seen.make(order, (group for group in self.all() if not group.hidden))
+        return heads.first()
 
     def next_us(self) -> int:
         """The earliest instant at which a hidden group is known to be shown; NEVER when none is."""
+        if self._heard != self._news.count:
+            self.catch_up()
         openings = self._openings
         while openings:
             at, _, group = openings[0]
@@ -295,39 +475,15 @@ class Groups:
         group = self._everybody.first()
         return None if group is None else group.first(AGE)
 
-    def _first(self, order: int) -> Group | None:
-        if self._seen is None:
-            own = self.own
-            return own if own.first(order) is not None else None
-        seen = self._seen[order]
-        if seen is None:
-            shown = [self.own, *(group for group in self.by_key.values() if not group.hidden)]
-            seen = self._seen[order] = self._ordered(order, shown)
-        return seen.first()
 
-    def _ordered(self, order: int, groups: Iterable[Group]) -> Heads[Group]:
-        return Heads(self._place_of(order), ENTRIES[order], groups)
+def _place_of(queue: Queue, order: int) -> Callable[[Group], Place | None]:
+    place = queue.place_of(order)
 
-    def _place_of(self, order: int) -> Callable[[Group], Place | None]:
-        place = self.queue.place_of(order)
+    def of_group(group: Group) -> Place | None:
+        lane = group.first(order)
+        return None if lane is None else place(lane)
 
-        def of_group(group: Group) -> Place | None:
-            lane = group.first(order)
-            return None if lane is None else place(lane)
-
-        return of_group
-
-    def _put(self, group: Group) -> None:
-        if self._seen is not None:
-            for seen in self._seen:
-                if seen is not None:
-                    seen.put(group)
-
-    def _drop(self, group: Group) -> None:
-        if self._seen is not None:
-            for seen in self._seen:
-                if seen is not None:
-                    seen.drop(group)
+    return of_group
 
 
 def blocker_of(lane: Lane) -> Key | None:
@@ -341,24 +497,6 @@ def blocker_of(lane: Lane) -> Key | None:
 def actionable(lane: Lane) -> bool:
     """Whether a key is closed at which its jobs do not want to wait."""
     return any(key.shut is not None and on_limit != "wait" for key, on_limit in lane.gates)
-
-
-def home_of(lane: Lane) -> Key | None:
-    """The gate behind which a lane stands best: one that is closed, else the one with most lanes.
-
-    A lane that does not want to wait at one of its keys stands in front of them all while that key is closed.
-    """
-    if actionable(lane):
-        return None
-    waits = [key for key, on_limit in lane.gates if on_limit == "wait"]
-    if not waits:
-        return None
-    for key in waits:
-        if key.shut is not None:
-            return key
-    if len(waits) < len(lane.gates):
-        return None
-    return max(waits, key=lambda key: key.lanes)
 
 
 def turn_of(shares: Shares) -> Callable[[Lane], Place | None]:

@@ -7,7 +7,8 @@ Time is in microseconds here; what happens is told in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush, merge
 from typing import TYPE_CHECKING, Any, Final
@@ -18,15 +19,20 @@ from msgspec import Struct
 from headgate.core.gates import Closed, Gate, Kind, Limits, LimitsChange, Override, changed
 from headgate.core.job import Job
 from headgate.core.limits import Use, queue_key, tenant_key, uses_from
-from headgate.engines.local.groups import Group
+from headgate.engines import contract
+from headgate.engines.local.groups import Group, News
 from headgate.engines.local.lanes import Lane
+from headgate.engines.local.some import Some, all_of, with_one, without
 from headgate.engines.local.timers import NEVER
 
 if TYPE_CHECKING:
     from headgate.engines.local.queue import Queue, Tenanted
+    from headgate.engines.local.rotas import Rota
     from headgate.engines.local.tables import Tables
 
 GATE: Final = "gate"
+FEW = 4
+"""Where more queues than that wait at a gate, its opening does not look at each of them."""
 
 
 class _Said(Struct):
@@ -43,18 +49,22 @@ class Key(Gate):
     """One gate: a client's key, or the limits of a queue or a tenant."""
 
     __slots__ = (
-        "_actors",
         "_asides",
+        "_away",
         "_passing",
+        "_waits",
+        "_witnessed",
+        "bundles",
         "client",
         "hidden",
         "look_at",
         "owner",
         "postponed",
-        "posts",
         "shut",
+        "told",
         "users",
         "waiting",
+        "was",
     )
 
     def __init__(self, key: str, limits: Limits | None = None) -> None:
@@ -64,103 +74,185 @@ class Key(Gate):
         """The queue whose limits it keeps."""
         self.shut: Closed | None = None
         """Why nothing may pass now."""
+        self.was: Kind | None = None
+        """What had closed it, when it opened last."""
         self.users = 0
         """Live jobs that name it."""
         self.waiting = 0
         """Available jobs that pass it."""
-        self._passing: Lane | dict[Lane, None] | None = None
+        self._passing: Some[Lane] = None
         self.postponed = 0
         """Scheduled jobs that it put off."""
         self.look_at = 0
         """The instant of the next look; 0 when none is planned."""
-        self.posts: list[Group] = []
-        """Its group in each queue that has lanes which pass it."""
-        self.hidden: list[Group] | None = None
+        self._waits: Group | list[Group] | None = None
+        self.told: tuple[Queue, ...] = ()
+        """Where it was told that jobs wait because of it."""
+        self.hidden: Some[Group] = None
+        """What fetches met while it was closed: its opening shows them."""
+        self.bundles: Bundles | None = None
+        """What its opening tells the turns of pools; None until it is needed."""
         self._asides: dict[Lane, Tenanted] | None = None
-        self._actors: dict[Lane, None] | None = None
+        self._away: dict[Lane, None] | None = None
+        self._witnessed: Some[Queue] = None
+
+    # what its opening shows
 
     def hide(self, group: Group) -> None:
         """A fetch met this group while the gate was closed: the opening shows it."""
-        if self.hidden is None:
-            self.hidden = []
-        self.hidden.append(group)
+        self.hidden = with_one(self.hidden, group)
+        if self.bundles is not None:
+            self.bundles.add(group)
+
+    def unhide(self, group: Group) -> None:
+        self.hidden = without(self.hidden, group)
+        if self.bundles is not None:
+            self.bundles.discard(group)
 
     def set_aside(self, tenanted: Tenanted, lane: Lane) -> None:
         """The same for a lane that the fetch for one tenant met."""
         if self._asides is None:
             self._asides = {}
         self._asides[lane] = tenanted
-
-    def meet(self, lane: Lane, on_limit: str) -> None:
-        """A lane passes this gate from now on."""
-        if self._passing is None:
-            # Mostly it stays alone, and there may be as many gates as jobs.
-            self._passing = lane
-        elif isinstance(self._passing, dict):
-            self._passing[lane] = None
-        else:
-            self._passing = {self._passing: None, lane: None}
-        if on_limit != "wait":
-            if self._actors is None:
-                self._actors = {}
-            self._actors[lane] = None
-
-    def part(self, lane: Lane) -> None:
-        if isinstance(self._passing, dict):
-            self._passing.pop(lane, None)
-        elif self._passing is lane:
-            self._passing = None
-        if self._actors is not None:
-            self._actors.pop(lane, None)
-        if self._asides is not None:
-            self._asides.pop(lane, None)
-
-    @property
-    def passing(self) -> list[Lane]:
-        """The lanes that pass this gate."""
-        if self._passing is None:
-            return []
-        return list(self._passing) if isinstance(self._passing, dict) else [self._passing]
-
-    @property
-    def lanes(self) -> int:
-        """How many lanes pass this gate."""
-        if isinstance(self._passing, dict):
-            return len(self._passing)
-        return 0 if self._passing is None else 1
-
-    def by_age(self) -> Iterator[Job]:
-        """The available jobs that pass it, oldest first; nothing may change while this goes on."""
-        return merge(*(lane.by_age() for lane in self.passing), key=lambda job: job.seq)
-
-    def shown(self) -> list[Group]:
-        """The groups that the opening shows."""
-        found, self.hidden = self.hidden, None
-        return found or []
+        for key in lane.acts_at:
+            key.remember_away(lane)
 
     def brought_back(self) -> Iterable[tuple[Lane, Tenanted]]:
         found, self._asides = self._asides, None
         return (found or {}).items()
 
+    # what its closing changes
+
+    def remember_away(self, lane: Lane) -> None:
+        """A lane that does not wait here cannot be met at present: when this closes, it has to be."""
+        if self._away is None:
+            self._away = {}
+        self._away[lane] = None
+
+    def called_back(self) -> Iterable[Lane]:
+        found, self._away = self._away, None
+        return found or ()
+
+    def vouch_for(self, queue: Queue) -> None:
+        """That the queue has something to fetch is known by a lane that passes this gate."""
+        self._witnessed = with_one(self._witnessed, queue)
+
+    def vouch_no_more(self, queue: Queue) -> None:
+        self._witnessed = without(self._witnessed, queue)
+
     @property
-    def actors(self) -> Iterable[Lane]:
-        """The lanes that do not wait when it is closed."""
-        return list(self._actors or ())
+    def witnessed(self) -> Collection[Queue]:
+        return all_of(self._witnessed)
+
+    # who passes
+
+    def meet(self, lane: Lane) -> None:
+        """A lane passes this gate from now on."""
+        self._passing = with_one(self._passing, lane)
+
+    def part(self, lane: Lane) -> None:
+        self._passing = without(self._passing, lane)
+        if self._asides is not None:
+            self._asides.pop(lane, None)
+        if self._away is not None:
+            self._away.pop(lane, None)
+
+    @property
+    def passing(self) -> Collection[Lane]:
+        """The lanes that pass this gate."""
+        return all_of(self._passing)
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes pass this gate."""
+        return len(all_of(self._passing))
+
+    def by_age(self) -> Iterator[Job]:
+        """The available jobs that pass it, oldest first; nothing may change while this goes on."""
+        return merge(*(lane.by_age() for lane in self.passing), key=lambda job: job.seq)
+
+    # who waits
+
+    @property
+    def waits(self) -> Sequence[Group]:
+        """Where jobs wait that pass it, by the names of the queues."""
+        if self._waits is None:
+            return ()
+        return self._waits if isinstance(self._waits, list) else (self._waits,)
+
+    def begin_to_wait(self, group: Group) -> None:
+        if self._waits is None:
+            self._waits = group
+            return
+        if not isinstance(self._waits, list):
+            self._waits = [self._waits]
+        insort(self._waits, group, key=_queue_name)
+
+    def cease_to_wait(self, group: Group) -> None:
+        if isinstance(self._waits, list):
+            del self._waits[bisect_left(self._waits, group.queue.name, key=_queue_name)]
+            if not self._waits:
+                self._waits = None
+        else:
+            self._waits = None
+
+
+def _queue_name(group: Group) -> str:
+    return group.queue.name
+
+
+class Bundles:
+    """The queues in which something is hidden behind one gate, as the turns of pools know them.
+
+    Kept only of gates that have opened while very many waited, so that all queues of a pool are told by one number.
+    """
+
+    __slots__ = ("by_turns", "unsure")
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self.by_turns: dict[Rota, int] = {}
+        """Queues that will certainly have something when the gate opens."""
+        self.unsure: dict[Group, None] = {}
+        """Groups of which other gates have a say as well: they have to be looked at."""
+        for group in groups:
+            self.add(group)
+
+    def add(self, group: Group) -> None:
+        if group.acts or not group.queue.rotas:
+            # Whoever acts has something to do whether the gate is open or not.
+            return
+        if group.mixed:
+            self.unsure[group] = None
+            return
+        for turns, i in group.queue.rotas:
+            self.by_turns[turns] = self.by_turns.get(turns, 0) | 1 << i
+
+    def discard(self, group: Group) -> None:
+        if group.acts:
+            return
+        self.unsure.pop(group, None)
+        for turns, i in group.queue.rotas:
+            if turns in self.by_turns:
+                self.by_turns[turns] &= ~(1 << i)
 
 
 class Keys:
     """All gates; `now_us` is the latest instant that a step was given."""
 
     __slots__ = (
+        "_bundled",
         "_count",
         "_dirty",
         "_looks",
         "_quiet",
         "inner",
         "known",
+        "lenders",
+        "news",
         "next_us",
         "now_us",
         "on_sooner",
+        "swung",
         "tables",
     )
 
@@ -178,6 +270,13 @@ class Keys:
         self._count = 0
         self._dirty: dict[Key, None] = {}
         self._quiet = False
+        self.news = News()
+        self.swung: dict[Key, None] = {}
+        """Those that opened or closed, or at which others wait than before, as far as somebody is told of it."""
+        self._bundled: dict[Key, None] = {}
+        """Those that have bundles."""
+        self.lenders: dict[Key, None] = {}
+        """Those that are open and have told the turns of pools so, instead of each queue."""
 
     # time
 
@@ -293,7 +392,7 @@ class Keys:
             key.users -= 1
             if not key.users:
                 # Its lanes are empty: whoever stands there names it.
-                for lane in key.passing:
+                for lane in list(key.passing):
                     lane.group.queue.close_lane(lane)
                 self._forget_if_idle(key)
 
@@ -365,8 +464,8 @@ class Keys:
         self._dirty.pop(key, None)
         self.tables.set_thing(GATE, name, None)
         if key.shut is not None:
-            kind, key.shut = key.shut.kind, None
-            self._open(key, kind)
+            key.shut = None
+            self._open(key)
         key.look_at = 0
         return key
 
@@ -378,84 +477,164 @@ class Keys:
         before, key.shut = key.shut, closed
         if closed is None:
             if before is not None:
-                self._open(key, before.kind)
+                key.was = before.kind
+                self._open(key)
         else:
             if before is None:
-                self._close(key, closed)
+                self._close(key)
             elif before.opens_at_us != closed.opens_at_us:
-                for group in key.hidden or ():
-                    group.queue.groups.expect(group)
+                self._expect(key)
             if closed.opens_at_us is not None:
                 self._look_at(key, closed.opens_at_us)
 
-    def _close(self, key: Key, closed: Closed) -> None:
+    def _close(self, key: Key) -> None:
         touch = self.tables.touch
-        for lane in key.actors:
+        for lane in key.called_back():
             lane.group.queue.meet_actor(lane)
-        for group in key.posts:
-            if group.waiting:
-                self._tell_exceeded(key, group, closed)
-                touch(group.queue)
+        for queue in key.witnessed:
+            touch(queue)
+        if key in self.lenders or (key.waiting and key.client):
+            self._swing(key)
         if key.owner is not None:
             touch(key.owner)
 
-    def _open(self, key: Key, kind: Kind) -> None:
+    def _open(self, key: Key) -> None:
         touch = self.tables.touch
-        for group in key.shown():
-            groups = group.queue.groups
-            if groups.by_key.get(key) is group:
-                groups.show(group)
+        hidden = all_of(key.hidden)
+        if len(hidden) > FEW:
+            self.news.add(key)
+            self._swing(key)
+        else:
+            for group in list(hidden):
+                group.queue.groups.show(group)
+                touch(group.queue)
         for lane, tenanted in key.brought_back():
             tenanted.notice(lane)
-        for group in key.posts:
-            if group.waiting:
-                self._tell_released(key, group, kind)
-                touch(group.queue)
+            touch(lane.group.queue)
+        for queue in key.witnessed:
+            touch(queue)
+        if key.told:
+            self._swing(key)
         if key.owner is not None:
             touch(key.owner)
+
+    def _expect(self, key: Key) -> None:
+        """It opens at another time than those thought who wait."""
+        hidden = all_of(key.hidden)
+        if len(hidden) > FEW:
+            self.news.add(key)
+        else:
+            for group in hidden:
+                group.queue.groups.expect(group)
+
+    def _swing(self, key: Key) -> None:
+        if not self.swung:
+            self.tables.on_touched()
+        self.swung[key] = None
+
+    def settle(self, at: int) -> list[Key]:
+        """Tell of those that swung, as they are now; gives those of which pools and fetches know only by this."""
+        swung, self.swung = self.swung, {}
+        opened = []
+        for key in swung:
+            self._tell(key)
+            if key.shut is None:
+                if key not in self.lenders and len(all_of(key.hidden)) > FEW:
+                    self._lend(key, at)
+                    opened.append(key)
+            elif key in self.lenders:
+                self._take_back(key)
+        return opened
+
+    def _lend(self, key: Key, at: int) -> None:
+        """The pools learn of all their queues at once that these have something."""
+        self.lenders[key] = None
+        bundles = self.bundles_of(key)
+        for turns, queues in bundles.by_turns.items():
+            turns.lend(queues, at)
+        for group in bundles.unsure:
+            self.tables.touch(group.queue)
+
+    def _take_back(self, key: Key) -> None:
+        """But what is also there by another gate that is open."""
+        del self.lenders[key]
+        for turns, queues in self.bundles_of(key).by_turns.items():
+            others = 0
+            for other in self.lenders:
+                others |= self.bundles_of(other).by_turns.get(turns, 0)
+            turns.take_back(queues & ~others)
+
+    def bundles_of(self, key: Key) -> Bundles:
+        if key.bundles is None:
+            key.bundles = Bundles(all_of(key.hidden))
+            self._bundled[key] = None
+        return key.bundles
+
+    def forget_bundles(self) -> None:
+        """There are other pools than before."""
+        for key in self._bundled:
+            key.bundles = None
+        self._bundled.clear()
 
     def line_up(self, group: Group, jobs: int = 1) -> None:
         """So many more jobs wait in this queue that pass this gate."""
         key = group.key
         assert key is not None
+        if jobs and not group.waiting:
+            key.begin_to_wait(group)
         group.waiting += jobs
         key.waiting += jobs
-        if key.shut is not None and group.waiting:
-            self._tell_exceeded(key, group, key.shut)
+        if (
+            key.shut is not None
+            and group.waiting
+            and key.client
+            and len(key.told) < contract.TOLD_QUEUES
+            and group.queue not in key.told
+        ):
+            self._swing(key)
 
     def step_out(self, group: Group, jobs: int = 1) -> None:
         key = group.key
         assert key is not None
         group.waiting -= jobs
         key.waiting -= jobs
-        if not group.waiting:
-            group.told = False
+        if jobs and not group.waiting:
+            key.cease_to_wait(group)
+            if group.queue in key.told:
+                self._swing(key)
 
-    def _tell_exceeded(self, key: Key, group: Group, closed: Closed) -> None:
-        if group.told or not key.client:
+    def _tell(self, key: Key) -> None:
+        """Of a few queues it is told that jobs wait there because of the key, and of the same that they need not any more."""
+        if not key.client:
             return
-        group.told = True
-        data = {
-            "key": key.key,
-            "strategy": closed.kind,
-            "limit": closed.limit,
-            "current": closed.current,
-        }
-        self._tell("rate_limit.exceeded", key, group, data)
+        closed = key.shut
+        staying: list[Queue] = []
+        for queue in key.told:
+            group = queue.groups.by_key.get(key)
+            if group is None or not group.waiting:
+                continue
+            if closed is not None:
+                staying.append(queue)
+            else:
+                job = queue.first_behind(key)
+                name = "" if job is None else job.id
+                self._say("rate_limit.released", key, queue, strategy=key.was, job_id=name)
+        if closed is not None:
+            about = {"strategy": closed.kind, "limit": closed.limit, "current": closed.current}
+            for group in key.waits:
+                if len(staying) >= contract.TOLD_QUEUES:
+                    break
+                if group.queue not in staying:
+                    staying.append(group.queue)
+                    self._say("rate_limit.exceeded", key, group.queue, **about)
+        key.told = tuple(staying)
 
-    def _tell_released(self, key: Key, group: Group, kind: Kind) -> None:
-        if not group.told:
-            return
-        group.told = False
-        job = group.queue.first_behind(group)
-        data = {"key": key.key, "strategy": kind, "job_id": "" if job is None else job.id}
-        self._tell("rate_limit.released", key, group, data)
-
-    def _tell(self, kind: str, key: Key, group: Group, data: dict[str, Any]) -> None:
+    def _say(self, kind: str, key: Key, queue: Queue, **data: Any) -> None:
         if self._quiet:
             return
-        at = self.tables.now
-        self.tables.events.add(kind, at, key.key, queue=group.queue.name, data=data)
+        name = key.key
+        found = {"key": name, **data}
+        self.tables.events.add(kind, self.tables.now, name, queue=queue.name, data=found)
 
     # what stays
 
@@ -496,9 +675,11 @@ class Keys:
                 self.now_us = max(self.now_us, latest)
         for key in [*self.known.values(), *self.inner.values()]:
             self.recheck(key)
-            for group in key.posts:
-                group.queue.groups.keep_hidden(group)
             self._forget_if_idle(key)
+        for queue in self.tables.queues.values():
+            for group in queue.groups.all():
+                queue.groups.keep_hidden(group)
+        self.settle(self.tables.now)
         self._quiet = False
 
     def _forget_if_idle(self, key: Key) -> None:

@@ -44,6 +44,7 @@ class Lane:
         "_count",
         "_only",
         "_rows",
+        "acts_at",
         "age_entry",
         "fair_entry",
         "gates",
@@ -63,6 +64,8 @@ class Lane:
         self.uses = uses
         self.gates: tuple[tuple[Key, str], ...] = ()
         """All that it passes besides the gate of its queue, each with what happens when it is closed."""
+        self.acts_at: tuple[Key, ...] = ()
+        """Those at which it does not wait, where another one may keep it from being met."""
         self.posts: tuple[Group, ...] = ()
         """The group of each of these gates in its queue."""
         self.group: Group

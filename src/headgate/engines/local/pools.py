@@ -12,7 +12,7 @@ from headgate.core.order import Strategy
 from headgate.core.pools import Pool, pool_from, pool_json
 from headgate.core.states import AVAILABLE
 from headgate.engines.contract import Fetch
-from headgate.engines.local.queue import PLAIN, Queue
+from headgate.engines.local.queue import Queue
 from headgate.engines.local.rotas import Rota, rota
 from headgate.engines.local.tables import Tables
 
@@ -55,11 +55,14 @@ class Pools:
 
     def look(self, queue: Queue, at: int) -> None:
         """Something changed in this queue: its pools learn whether it has something to fetch."""
-        for turns, i in queue.rotas:
-            turns.sync(i, self._fetchable(queue, turns.pool), at)
+        if queue.rotas:
+            has_something = queue.look()
+            for turns, i in queue.rotas:
+                self._sync(turns, i, queue, at, has_something=has_something)
 
-    def _fetchable(self, queue: Queue, pool: str) -> bool:
-        return self.allows(queue, pool) and queue.first(PLAIN) is not None
+    def _sync(self, turns: Rota, i: int, queue: Queue, at: int, *, has_something: bool) -> None:
+        allowed = self.allows(queue, turns.pool)
+        turns.sync(i, at, allowed=allowed, fetchable=allowed and has_something)
 
     # turns
 
@@ -87,7 +90,8 @@ class Pools:
 
     def refresh(self, turns: Rota, at: int) -> None:
         for i, queue in enumerate(turns.queues):
-            turns.sync(i, self._fetchable(queue, turns.pool), at)
+            something = queue.look() if queue.rotas else queue.first() is not None
+            self._sync(turns, i, queue, at, has_something=something)
 
     def served(self, turns: Rota, i: int, at: int) -> None:
         """A job of queue `i` was dispatched."""
@@ -109,7 +113,7 @@ class Pools:
                 "scheduling.queue_starved", at, queue.name, queue=queue.name, data=data
             )
         pool = self.known[turns.pool]
-        if not self.has_room(pool) and pool.name not in self._overloaded and not turns.empty:
+        if not self.has_room(pool) and pool.name not in self._overloaded and turns.there:
             self._overloaded.add(pool.name)
             waiting = sum(queue.counts[AVAILABLE] for queue in turns.queues)
             active = tables.in_pools.get(pool.name, 0)
@@ -161,6 +165,7 @@ class Pools:
         turns = rota(pool.name, queues, pool.strategy, pool.weights, packed)
         turns.guarantee(pool.starvation, at)
         self.rotas[pool.name] = turns
+        self._tables.keys.forget_bundles()
         for i, queue in enumerate(queues):
             queue.rotas.append((turns, i))
             queue.followed = True
@@ -169,6 +174,7 @@ class Pools:
         turns = self.rotas.pop(name, None)
         if turns is None:
             return
+        self._tables.keys.forget_bundles()
         for queue in turns.queues:
             queue.rotas = [each for each in queue.rotas if each[0] is not turns]
             queue.refollow()

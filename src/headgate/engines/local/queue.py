@@ -25,7 +25,6 @@ from headgate.engines.local.groups import (
     actionable,
     age,
     blocker_of,
-    home_of,
     plain,
     turn_of,
 )
@@ -33,6 +32,7 @@ from headgate.engines.local.heads import Heads
 from headgate.engines.local.keys import Key, Keys
 from headgate.engines.local.lanes import Lane, Uses
 from headgate.engines.local.rates import Recent
+from headgate.engines.local.some import all_of
 
 if TYPE_CHECKING:
     from headgate.engines.local.line import Waiter
@@ -98,6 +98,8 @@ class Tenanted:
 class Queue:
     __slots__ = (
         "_lanes",
+        "_vouching",
+        "_witness",
         "bounded",
         "bytes",
         "config",
@@ -163,7 +165,11 @@ class Queue:
         """Pools that take turns here, and the place of this queue in them."""
         self.warned = self.filled = False
         """Whether it was told that it is nearly, and quite, full."""
-        self.groups = Groups(self)
+        self._witness: Lane | None = None
+        """The lane by which pools know that there is something here."""
+        self._vouching: tuple[Key, ...] = ()
+        """The gates that may change that without anybody looking here."""
+        self.groups = Groups(self, keys.news)
         self.plain = Lane("", ())
         """Of the jobs that pass no gate and belong to no tenant."""
         self.groups.own.enter(self.plain)
@@ -213,6 +219,8 @@ class Queue:
     def _left(self, lane: Lane) -> None:
         for group in lane.posts:
             self.keys.step_out(group)
+        if not lane.size and lane.group.hidden:
+            self.groups.emptied(lane.group)
 
     def _open_lane(self, tenant: str, uses: Uses) -> Lane:
         keys = self.keys
@@ -222,18 +230,20 @@ class Queue:
         if own is not None:
             gates.append((own, "wait"))
         self._equip(lane, gates)
-        home = home_of(lane)
-        group = self.groups.own if home is None else self.groups.of(home)
-        group.enter(lane)
-        self.groups.keep_hidden(group)
+        self.groups.settle_in(lane)
         if tenant:
             self.tenants[tenant].lanes[lane] = None
         return lane
 
     def _equip(self, lane: Lane, gates: list[tuple[Key, str]]) -> None:
         lane.gates = tuple(gates)
-        for key, on_limit in gates:
-            key.meet(lane, on_limit)
+        if len(gates) > 1:
+            lane.acts_at = tuple(key for key, on_limit in gates if on_limit != "wait")
+        else:
+            # Nothing else can keep it from being met.
+            lane.acts_at = ()
+        for key, _ in gates:
+            key.meet(lane)
         lane.posts = tuple(self.groups.of(key) for key, _ in gates)
         for group in lane.posts:
             group.passing += 1
@@ -242,7 +252,7 @@ class Queue:
         for key, _ in lane.gates:
             key.part(lane)
         self._pass_no_more(lane.posts)
-        lane.gates = lane.posts = ()
+        lane.gates = lane.posts = lane.acts_at = ()
 
     def _reequip(self, lane: Lane, gates: list[tuple[Key, str]]) -> None:
         """Let it pass other gates; its jobs do not cease to wait for those that it passes as before."""
@@ -266,7 +276,7 @@ class Queue:
     def close_lane(self, lane: Lane) -> None:
         """One of its keys, or its tenant, has no job any more: neither has the lane."""
         del self._lanes[lane.tenant, lane.uses]
-        lane.group.leave(lane)
+        self.groups.leave(lane)
         self._strip(lane)
         if lane.tenant:
             tenanted = self.tenants.get(lane.tenant)
@@ -297,19 +307,40 @@ class Queue:
             gates = [(key, on_limit) for key, on_limit in lane.gates if key.client]
             if own is not None:
                 gates.append((own, "wait"))
-            lane.group.leave(lane)
+            self.groups.leave(lane)
             self._reequip(lane, gates)
-            home = home_of(lane)
-            (self.groups.own if home is None else self.groups.of(home)).enter(lane)
+            self.groups.settle_in(lane)
             self.groups.notice(lane)
             tenanted.notice(lane)
 
     def meet_actor(self, lane: Lane) -> None:
         """A key was closed at which this lane does not wait: the next fetch has to meet it."""
-        if lane.group is not self.groups.own:
-            self.groups.move(lane, self.groups.own)
+        self.groups.move(lane)
         if lane.tenant:
             self.tenants[lane.tenant].notice(lane)
+        self.keys.tables.touch(self)
+
+    def look(self) -> bool:
+        """Whether there is something to fetch, for those who are told when that changes."""
+        lane = self.groups.first(PLAIN)
+        if lane is not self._witness or lane is not None:
+            self._call(lane)
+        return lane is not None
+
+    def _call(self, witness: Lane | None) -> None:
+        self._witness = witness
+        vouching: tuple[Key, ...] = ()
+        if witness is not None:
+            gates = witness.gates
+            if len(gates) > 1 or (gates and gates[0][1] == "wait"):
+                vouching = tuple([key for key, _ in gates])
+        if vouching == self._vouching:
+            return
+        for key in self._vouching:
+            key.vouch_no_more(self)
+        for key in vouching:
+            key.vouch_for(self)
+        self._vouching = vouching
 
     @property
     def is_plain(self) -> bool:
@@ -336,18 +367,20 @@ class Queue:
             if job is not first:
                 yield job
 
-    def first_behind(self, group: Group) -> Job | None:
+    def first_behind(self, key: Key) -> Job | None:
         """One of the jobs that pass this gate, the first in line if that is easily known."""
-        lane = group.first(PLAIN)
-        if lane is None:
-            key = group.key
-            assert key is not None
-            # Other gates may have many more lanes here, or this one elsewhere: neither may cost its opening anything.
-            if key.lanes < len(self._lanes):
-                lanes = (each for each in key.passing if each.group.queue is self)
-            else:
-                lanes = (each for each in self._lanes.values() if group in each.posts)
-            lane = next((each for each in lanes if each.size), None)
+        groups = self.groups
+        for group in (groups.by_key.get(key), groups.acting_by_key.get(key)):
+            lane = None if group is None else group.first(PLAIN)
+            if lane is not None:
+                return lane.head()
+        # Other gates may have many more lanes here, or this one elsewhere: neither may cost its opening anything.
+        post = groups.by_key[key]
+        if key.lanes < len(self._lanes):
+            lanes = (each for each in key.passing if each.group.queue is self)
+        else:
+            lanes = (each for each in self._lanes.values() if post in each.posts)
+        lane = next((each for each in lanes if each.size), None)
         return None if lane is None else lane.head()
 
     @property
@@ -406,6 +439,7 @@ class Queue:
 
     def check(self) -> None:
         """Raise AssertionError where the lines contradict the counts or themselves; for tests."""
+        self.groups.catch_up()
         lanes = [self.plain, *self._lanes.values()]
         size = sum(lane.size for lane in lanes)
         assert size == self.counts[AVAILABLE], f"{self.name}: {size} in line"
@@ -414,18 +448,19 @@ class Queue:
             assert lane in group.lanes, f"{self.name}: a lane stands nowhere"
             shut = group.key.shut if group.key is not None else None
             assert not group.hidden or shut is not None, f"{self.name}: hidden behind an open gate"
+            assert group.hidden == (group.key is not None and group in all_of(group.key.hidden))
             known = self.keys.known
             used = all(known.get(key.key) is key for key, _ in lane.gates if key.client)
             assert used, f"{self.name}: a lane of a key that was forgotten"
             assert not lane.tenant or lane.tenant in self.tenants, f"{self.name}: nobody's lane"
             if actionable(lane):
-                assert group is self.groups.own, f"{self.name}: hidden from those who must meet it"
+                met = group.acts or (not group.hidden and shut is None)
+                assert met, f"{self.name}: hidden from those who must meet it"
         for group in self.groups.by_key.values():
             assert group.key is not None
             waiting = sum(lane.size for lane in lanes if group in lane.posts)
             assert waiting == group.waiting, f"{group.key.key} in {self.name}: {waiting} wait"
-            told = group.key.client and group.key.shut is not None and waiting > 0
-            assert told == group.told, f"{group.key.key} in {self.name}: told {group.told}"
+            assert (group in group.key.waits) == (waiting > 0), f"{group.key.key}: {self.name}"
             if group.key.shut is not None and group.key.shut.opens_at_us is not None:
                 assert group.key.look_at, f"{group.key.key} opens, but nobody will look"
 
@@ -467,7 +502,6 @@ class Queue:
         oldest = self.groups.oldest()
         waiting = None if oldest is None else oldest.oldest()
         lane = self.groups.first(AGE, actors=False) if self.open else None
-        self.groups.bring_back()
         runnable = None if lane is None else lane.oldest()
         return QueueView(
             self.name,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from headgate.core.order import (
-    NOBODY,
     Guarantee,
     LeastLoaded,
     RoundRobin,
@@ -26,7 +24,17 @@ if TYPE_CHECKING:
 class Rota:
     """The turns of some queues, for the fetches of one pool or of one kind."""
 
-    __slots__ = ("_grows", "_guarantee", "_interval_ms", "_there", "pool", "queues", "turn")
+    __slots__ = (
+        "_allowed",
+        "_grows",
+        "_guarantee",
+        "_interval_ms",
+        "_lent",
+        "_own",
+        "pool",
+        "queues",
+        "turn",
+    )
 
     def __init__(self, pool: str, queues: Sequence[Queue], turn: Turn) -> None:
         self.pool = pool
@@ -34,7 +42,12 @@ class Rota:
         self.turn = turn
         self._guarantee: Guarantee | None = None
         self._interval_ms = 0
-        self._there: set[int] = set()
+        self._allowed = 0
+        """Queues that give out jobs to this pool at present, if they have any."""
+        self._own = 0
+        """Those that had something to fetch when they were looked at."""
+        self._lent = 0
+        """Those that have something since a gate opened that many wait for, though nobody looked."""
         self._grows = isinstance(turn, LeastLoaded)
 
     def guarantee(self, starvation: Starvation, now_ms: int) -> None:
@@ -44,28 +57,57 @@ class Rota:
             size = len(self.queues)
             self._interval_ms = starvation.interval_ms
             self._guarantee = Guarantee(self.turn, starvation.ratio, starvation.interval_ms, size)
-            for i in sorted(self._there):
-                self._guarantee.add(i, now_ms)
+            self._guarantee.add(self.there, now_ms)
 
-    def sync(self, i: int, fetchable: bool, now_ms: int) -> None:
-        """Say whether queue `i` has something to fetch."""
-        there = self._there
+    def sync(self, i: int, now_ms: int, *, allowed: bool, fetchable: bool) -> None:
+        """Say whether queue `i` gives jobs to this pool, and whether it has something now."""
+        bit = 1 << i
+        before = self.there & bit
+        self._lent &= ~bit
+        if allowed:
+            self._allowed |= bit
+        else:
+            self._allowed &= ~bit
         if fetchable:
-            if i not in there or self._grows:
-                there.add(i)
-                if self._guarantee is not None:
-                    self._guarantee.add(i, now_ms)
-                else:
-                    self.turn.add(i)
-        elif i in there:
-            there.remove(i)
-            (self._guarantee or self.turn).drop(i)
+            self._own |= bit
+            if not before or self._grows:
+                self._add(bit, now_ms)
+        else:
+            self._own &= ~bit
+            if before:
+                self._drop(bit)
+
+    def lend(self, queues: int, now_ms: int) -> None:
+        """A gate has opened behind which each of these has something."""
+        queues &= self._allowed
+        new = queues & ~self.there
+        self._lent |= queues
+        if new:
+            self._add(new, now_ms)
+
+    def take_back(self, queues: int) -> None:
+        """It has closed again."""
+        gone = self._lent & queues
+        self._lent &= ~gone
+        gone &= ~self._own
+        if gone:
+            self._drop(gone)
+
+    def _add(self, queues: int, now_ms: int) -> None:
+        if self._guarantee is not None:
+            self._guarantee.add(queues, now_ms)
+        else:
+            self.turn.add(queues)
+
+    def _drop(self, queues: int) -> None:
+        (self._guarantee or self.turn).drop(queues)
 
     @property
-    def empty(self) -> bool:
-        return not self._there
+    def there(self) -> int:
+        """The queues that may have something for this pool; no other has."""
+        return self._own | self._lent
 
-    def choose(self, now_ms: int, skip: AbstractSet[int] = NOBODY) -> int | None:
+    def choose(self, now_ms: int, skip: int = 0) -> int | None:
         if self._guarantee is not None:
             return self._guarantee.choose(now_ms, skip)
         return self.turn.choose(skip)

@@ -161,6 +161,11 @@ class Tables:
         queue.refollow()
         self.touch(queue)
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether something changed that those who follow it do not know yet."""
+        return bool(self.touched or self.freed or self.keys.swung)
+
     def touch(self, queue: Queue) -> None:
         """Something changed that who follows this queue wants to know."""
         if queue.followed:

@@ -14,6 +14,7 @@ from headgate.engines.contract import Fetch
 
 if TYPE_CHECKING:
     from headgate.engines.local.dispatch import Dispatch
+    from headgate.engines.local.keys import Key
     from headgate.engines.local.queue import Queue
 
 
@@ -147,10 +148,20 @@ class Waiters:
         for worker in workers:
             self._tell_one(self._by_worker.get(worker, ()))
 
+    def tell_opened(self, key: Key) -> None:
+        """A gate has opened at which very many queues wait: let those know who can tell that it concerns them."""
+        pools = self._dispatch.pools_at(key)
+        self.tell_freed(pools, ())
+        for pool, waiters in self._by_pool.items():
+            if not self._dispatch.takes_turns(pool):
+                for queue in {queue for waiter in waiters for queue in waiter.queues}:
+                    if key in queue.groups.by_key:
+                        self.tell(queue)
+
     def _tell_one(self, waiters: Iterable[Waiting]) -> None:
         could = self._dispatch.could
         for waiter in waiters:
-            if any(could(waiter.fetch, queue) for queue in waiter.queues):
+            if any(could(waiter.fetch, queue) for queue in self._dispatch.offering(waiter)):
                 if not waiter.is_woken:
                     waiter.wake()
                 return
@@ -164,7 +175,7 @@ class Waiters:
                 known.pop(waiter, None)
                 if not known:
                     del self._by_worker[waiter.fetch.worker]
-        for queue in waiter.queues:
+        for queue in self._dispatch.offering(waiter):
             self.tell(queue)
         if waiter.pool in self._by_pool:
             self.tell_freed((waiter.pool,), ())
