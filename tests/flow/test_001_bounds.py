@@ -187,3 +187,24 @@ async def test_001_9_3_a_batch_larger_than_the_queue_is_refused_at_once(
     assert (found.status, found.error["retryable"]) == (429, False)
     assert await world.states(first) == ["available"]
     await world.later(MINUTE)
+
+
+@pytest.mark.parametrize("first", ["duplicate", "newcomer"])
+@pytest.mark.parametrize("bound", [1, 2])
+@in_world()
+async def test_001_9_3_a_duplicate_whose_twin_is_dropped_for_its_batch_does_not_enter(
+    world: World, first: str, bound: int
+) -> None:
+    await world.configure("q", backpressure={"max_depth": bound, "strategy": "drop_oldest"})
+    unique = {**JOB, "type": "u", "unique": {"keys": ["type"], "on_conflict": "ignore"}}
+    twin = (await world.call("POST", "/jobs", unique)).body["job"]["id"]
+    batch = [unique, *[JOB] * bound]
+    if first == "newcomer":
+        batch.reverse()
+    found = await world.call("POST", "/jobs/batch", {"jobs": batch})
+    assert found.status == 201
+    place = batch.index(unique)
+    assert found.body["deduplicated"] == [place]
+    assert found.body["jobs"][place]["id"] == twin
+    assert await world.states(twin) == ["discarded"]
+    assert (await world.stats("q"))["depth"] == bound

@@ -72,7 +72,11 @@ class Admission(Life):
             said = [self._take(batch[0], now, make_room)]
         else:
             make_room()
-            said = [self._take(draft, now) for draft in batch]
+            # Whoever was a duplicate is one still when its twin had to make room: none was made for it.
+            said = [
+                outcome if outcome.kind == "Duplicate" else self._take(draft, now)
+                for draft, outcome in zip(batch, said, strict=True)
+            ]
         said = [
             self._with_load(outcome, rooms.get(draft.job.queue))
             for draft, outcome in zip(batch, said, strict=True)

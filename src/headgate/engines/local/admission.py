@@ -139,8 +139,8 @@ class Admission:
     def _push_all(
         self, drafts: Sequence[Draft], now: int, place: Waiter | None
     ) -> list[PushOutcome]:
-        outcomes, entering, victims = self._rehearse(drafts, now)
-        if outcomes is not None:
+        outcomes, entering, victims, refused = self._rehearse(drafts, now)
+        if refused:
             return outcomes
         plan = None
         if any(self._is_counted(draft.job) for draft in entering):
@@ -151,13 +151,12 @@ class Admission:
                 return [refusal if draft is to_blame else Held() for draft in drafts]
             self._clear(victims, plan, now)
         found: list[PushOutcome] = []
-        for draft in drafts:
-            policy, fingerprint = draft.unique, draft.job.unique
-            twin = None if policy is None else self._twins.of(draft, now)
-            if twin is not None and policy is not None and policy.on_conflict == "ignore":
-                assert fingerprint is not None
-                found.append(Duplicate(twin, fingerprint, ignore=True))
+        for draft, outcome in zip(drafts, outcomes, strict=True):
+            if isinstance(outcome, Duplicate):
+                # Also when its twin had to make room just now: no room was made for this one.
+                found.append(outcome)
             else:
+                twin = None if draft.unique is None else self._twins.of(draft, now)
                 found.append(self._enter(draft, twin, now, plan))
         return found
 
@@ -172,8 +171,8 @@ class Admission:
 
     def _rehearse(
         self, drafts: Sequence[Draft], now: int
-    ) -> tuple[list[PushOutcome] | None, list[Draft], list[Job]]:
-        """What would be refused if the batch were pushed one by one, else who would enter and who would go."""
+    ) -> tuple[list[PushOutcome], list[Draft], list[Job], bool]:
+        """What would become of each if the batch were pushed one by one, who would enter and who would go; and whether anything is refused."""
         taken: set[str] = set()
         accepted: dict[str, list[Draft]] = {}
         entering: dict[str, Draft] = {}
@@ -215,7 +214,7 @@ class Admission:
                 refused = True
             outcomes.append(outcome)
         victims = [job for name, job in replaced.items() if name not in taken]
-        return outcomes if refused else None, list(entering.values()), victims
+        return outcomes, list(entering.values()), victims, refused
 
     # room
 
