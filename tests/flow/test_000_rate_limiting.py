@@ -175,6 +175,39 @@ async def test_000_6_2_given_replaces_null_clears_absent_leaves(world: World) ->
     assert shown["rate"]["limit"] == 9
 
 
+@pytest.mark.parametrize("how", ["replace", "drop oldest"])
+@pytest.mark.parametrize("size", [1, 3])
+@in_world()
+async def test_000_6_2_absent_leaves_also_when_the_job_that_said_it_makes_way_in_the_same_step(
+    world: World, how: str, size: int
+) -> None:
+    policy = {"key": "k", "concurrency": 1, "throttle": {"limit": 1, "period": "PT1S"}}
+    last: dict[str, Any] = {"type": "a", "args": [], "rate_limit": policy}
+    if how == "replace":
+        last["unique"] = {"keys": ["type"], "on_conflict": "replace"}
+    else:
+        await world.configure(
+            "default", backpressure={"max_depth": size, "strategy": "drop_oldest"}
+        )
+    for _ in range(size if how == "drop oldest" else 1):
+        await world.push(**last)
+    # These say nothing of its limits, and the key always has a job.
+    first = {**last, "rate_limit": {"key": "k"}}
+    others = [{"type": "b", "args": [], "rate_limit": {"key": "k"}}] * (size - 1)
+    if size == 1:
+        await world.push(**first)
+    else:
+        await world.finish("/jobs/batch", {"jobs": [*others, first]})
+    shown = await world.key()
+    assert shown["concurrency"]["limit"] == 1
+    assert shown["throttle"] == {
+        "limit": 1,
+        "period": "PT1S",
+        "next_allowed_at": world.at(0),
+    }
+    assert len(await world.take()) == 1
+
+
 @in_world()
 async def test_000_6_2_rate_and_throttle_must_both_be_satisfied(world: World) -> None:
     policy: dict[str, Any] = {

@@ -7,7 +7,7 @@ All of it is one step, so what was found to be so is still so when the jobs ente
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from headgate.core.bounds import Bounds, Depth, DropOldest, Load, decide, loads, tightest, warns
@@ -119,14 +119,27 @@ class Admission:
                 # Its own words would contradict the schedule that it gets.
                 job.fixed = unscheduled(job.fixed)
             replaced = twin.id
-            if twin.state not in TERMINAL:
-                self._life.cancel(twin, "system", f"replaced by {job.id}", now)
+        goes = twin is not None and twin.state not in TERMINAL
+        kept = (draft,) if goes or (plan is not None and plan.drops) else ()
+        self._keep_keys(kept)
+        if twin is not None and goes:
+            self._life.cancel(twin, "system", f"replaced by {job.id}", now)
         if plan is not None:
             self._make_room(plan, now)
         self._life.accept(job, now, draft.uses)
+        self._leave_keys(kept)
         if job.tenant:
             self._tenantry.pushed(job, now)
         return Pushed(job, replaced, None if plan is None else plan.warnings.get(job.queue))
+
+    def _keep_keys(self, drafts: Iterable[Draft]) -> None:
+        """Let nothing be forgotten of the keys of jobs that are about to enter, though the last other job which names one goes in the same step."""
+        for draft in drafts:
+            self._tables.keys.use(draft.job)
+
+    def _leave_keys(self, drafts: Iterable[Draft]) -> None:
+        for draft in drafts:
+            self._tables.keys.unuse(draft.job)
 
     def _make_room(self, plan: Plan, now: int) -> None:
         for queue, count in plan.drops:
@@ -149,6 +162,9 @@ class Admission:
                 at, refusal = plan.refused
                 to_blame = entering[at]
                 return [refusal if draft is to_blame else Held() for draft in drafts]
+        kept = entering if victims or (plan is not None and plan.drops) else ()
+        self._keep_keys(kept)
+        if plan is not None:
             self._clear(victims, plan, now)
         found: list[PushOutcome] = []
         for draft, outcome in zip(drafts, outcomes, strict=True):
@@ -158,6 +174,7 @@ class Admission:
             else:
                 twin = None if draft.unique is None else self._twins.of(draft, now)
                 found.append(self._enter(draft, twin, now, plan))
+        self._leave_keys(kept)
         return found
 
     def _clear(self, victims: Sequence[Job], plan: Plan, now: int) -> None:
