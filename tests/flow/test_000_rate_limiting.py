@@ -238,6 +238,41 @@ async def test_000_6_2_on_limit_reschedule_moves_the_job_to_when_it_is_expected_
         assert await world.run() == [job]
 
 
+@pytest.mark.parametrize("slots", ["free", "taken"])
+@pytest.mark.parametrize("closed_by", ["hold", "override", "rate"])
+@in_world()
+async def test_000_6_2_a_job_is_put_off_once_until_whatever_is_known_to_close_its_key_is_over(
+    world: World, slots: str, closed_by: str
+) -> None:
+    hour = {"limit": 2, "period": "PT1H"}
+    policy = {"key": "k", "concurrency": 2, **({"rate": hour} if closed_by == "rate" else {})}
+    held = [await world.push(rate_limit=policy, timeout=9_000) for _ in range(2)]
+    lease = {"visibility_timeout_ms": 9_000_000}
+    assert await world.take(**lease) == held
+    if closed_by == "hold":
+        third = await world.limited("k", concurrency=3)
+        await world.take(**lease)
+        await world.nack(third, rate_limit_until="+PT1H", retryable=False)
+        await world.limited("k", "elsewhere", concurrency=2)
+    if closed_by == "override":
+        await world.put("/rate-limits/k", {"concurrency": 0, "expires_at": world.at(60 * MINUTE)})
+    if slots == "free":
+        await world.ack(*held)
+    job = await world.limited(on_limit="reschedule")
+    for wait in (0, 60 * MINUTE - 1):
+        await world.later(wait)
+        assert await world.take() == []
+        assert (await world.job(job))["scheduled_at"] == world.at(60 * MINUTE - wait)
+    (told,) = [e for e in await world.events("job.scheduled") if e["job_id"] == job]
+    assert told["key"] == "k", "it was put off once"
+    await world.later(1)
+    assert await world.take() == ([job] if slots == "free" else [])
+    # From now on nobody knows when it may run: it comes back every second.
+    await world.ack(*(held if slots == "taken" else ()))
+    await world.later(SECOND)
+    assert await world.take() == ([job] if slots == "taken" else [])
+
+
 @in_world()
 async def test_000_6_2_on_limit_drop_discards_the_job_and_no_other(world: World) -> None:
     holder = await world.limited(concurrency=1)
