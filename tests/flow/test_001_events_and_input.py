@@ -51,6 +51,39 @@ async def test_001_10_1_each_rejection_is_told_with_its_job_type(world: World) -
     ]
 
 
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("end", ["enters", "time is up", "leaves", "queue rejects"])
+@in_world()
+async def test_001_10_1_a_blocked_enqueue_is_a_rejection_only_when_it_is_refused(
+    world: World, end: str, size: int
+) -> None:
+    await world.configure("q", backpressure={"max_depth": 2, "strategy": "block"})
+    await world.finish("/jobs/batch", {"jobs": [JOB] * 2})
+    body = {**JOB, "type": "b.one"} if size == 1 else {"jobs": [{**JOB, "type": "b.one"}] * 2}
+    path = "/jobs" if size == 1 else "/jobs/batch"
+    timeout = "0.05" if end == "time is up" else "30"
+    waiting = world.ask("POST", path, body, ojs_block_timeout=timeout)
+    await breathe()
+    assert await world.events("backpressure.rejected") == [], "it waits"
+    match end:
+        case "enters":
+            await world.run("q", count=2)
+        case "leaves":
+            waiting.leave()
+        case "queue rejects":
+            await world.configure("q", overflow_policy="reject")
+    status = (await waiting.reply()).status
+    told = await world.events("backpressure.rejected")
+    refused = end in {"time is up", "queue rejects"}
+    if end != "leaves":
+        assert status == (429 if refused else 201)
+    assert chosen(told, "queue", "depth", "bound", "job_type") == [
+        {"queue": "q", "depth": 2, "bound": 2, "job_type": "b.one"}
+    ] * int(refused)
+    found = await world.samples()
+    assert found.get('ojs_backpressure_rejected_total{queue="q"}', 0) == int(refused)
+
+
 @in_world()
 async def test_001_10_1_every_dropped_job_is_told(world: World) -> None:
     await world.configure("q", backpressure={"max_depth": 3, "strategy": "drop_oldest"})
@@ -81,7 +114,7 @@ async def test_001_10_2_the_metrics_have_their_names_and_labels(world: World) ->
     assert found['ojs_queue_overflow_count_total{queue="r",policy="reject"}'] == 2
     assert found['ojs_queue_overflow_count_total{queue="d",policy="drop_oldest"}'] == 3
     assert 'ojs_queue_overflow_count_total{queue="b",policy="reject"}' not in found
-    assert found['ojs_queue_overflow_count_total{queue="b",policy="block"}'] >= 3
+    assert found['ojs_queue_overflow_count_total{queue="b",policy="block"}'] == 3
     await world.run("b", count=1)
     assert (await waiting.reply()).status == 201
 

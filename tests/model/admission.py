@@ -29,16 +29,19 @@ class Admission(Life):
         *,
         whole: bool = True,
         place: Place | None = None,
+        waits: bool = False,
     ) -> list[Said]:
         now = self.catch_up(now)
         if whole:
-            said = self._admit(list(drafts), place, now)
+            said = self._admit(list(drafts), place, now, waits=waits)
         else:
             said = [outcome for draft in drafts for outcome in self._admit([draft], None, now)]
         self.settle()
         return said
 
-    def _admit(self, batch: list[Draft], place: Place | None, now: int) -> list[Said]:
+    def _admit(
+        self, batch: list[Draft], place: Place | None, now: int, *, waits: bool = False
+    ) -> list[Said]:
         """All of them or none: it is tried out before anything is done."""
         before = copy.deepcopy(self.state)
         said = [self._take(draft, now) for draft in batch]
@@ -59,8 +62,9 @@ class Admission(Life):
         if refusal is not None:
             to_blame, outcome = refusal
             if outcome.kind == "Full":
-                queue, load, _, _ = outcome.rest
-                self.tell("backpressure.rejected", now, queue, load.depth, load.bound)
+                _, _, strategy, never = outcome.rest
+                if not waits or strategy != "block" or never:
+                    self._tell_full(outcome, now)
             return [outcome if draft is to_blame else Said("Held", "") for draft in batch]
 
         def make_room() -> None:
@@ -86,6 +90,16 @@ class Admission(Life):
             if outcome.kind == "Pushed" and tenant is not None and tenant.window is not None:
                 tenant.window.start(now * 1000)
         return said
+
+    def _tell_full(self, said: Said, now: int) -> None:
+        queue, load, _, _ = said.rest
+        self.tell("backpressure.rejected", now, queue, load.depth, load.bound)
+
+    def turn_away(self, said: Said, now: int) -> None:
+        """Somebody who waited is refused after all."""
+        now = self.catch_up(now)
+        self._tell_full(said, now)
+        self.settle()
 
     @staticmethod
     def _with_load(outcome: Said, room: Accept | DropOldest | None) -> Said:

@@ -61,14 +61,30 @@ class Admission:
         self.parked: dict[Waiter, None] = {}
 
     def push(
-        self, drafts: Sequence[Draft], now: int, *, whole: bool, place: Place | None
+        self,
+        drafts: Sequence[Draft],
+        now: int,
+        *,
+        whole: bool,
+        place: Place | None,
+        waits: bool,
     ) -> list[PushOutcome]:
         waiter = place if isinstance(place, Waiter) else None
-        if len(drafts) == 1:
-            return [self._push(drafts[0], now, waiter)]
-        if not whole:
-            return [self._push(draft, now, None) for draft in drafts]
-        return self._push_all(drafts, now, waiter)
+        if whole and len(drafts) > 1:
+            outcomes = self._push_all(drafts, now, waiter)
+            for draft, outcome in zip(drafts, outcomes, strict=True):
+                self._look_at(draft, outcome, now, waits=waits)
+            return outcomes
+        outcomes = []
+        for draft in drafts:
+            outcome = self._push(draft, now, waiter if len(drafts) == 1 else None)
+            self._look_at(draft, outcome, now, waits=waits)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _look_at(self, draft: Draft, outcome: PushOutcome, now: int, *, waits: bool) -> None:
+        if isinstance(outcome, Full) and not (waits and outcome.may_wait):
+            self.turn_away(draft.job.type, outcome, now)
 
     # one job
 
@@ -305,25 +321,25 @@ class Admission:
 
     def _full(self, queue: Queue, over: Over, jobs: Sequence[Job], now: int) -> Full:
         load = over.load
-        bounds = queue.resolved.bounds
-        data = {
-            "queue": queue.name,
-            "depth": load.depth,
-            "bound": load.bound,
-            "job_type": jobs[0].type,
-            "measure": load.measure,
-            "strategy": bounds.strategy,
-        }
-        self._tables.events.add(
-            "backpressure.rejected", now, queue.name, jobs[0].type, queue.name, data=data
-        )
         excess = load.depth - load.bound
         excess += sum(map(size_of, jobs)) if load.measure == "bytes" else len(jobs)
         if load.measure == "bytes":
             excess = math.ceil(excess * max(1, queue.live) / max(1, queue.bytes))
-        return Full(
-            queue.name, load, bounds.strategy, over.never, self._wait_s(queue, excess, over, now)
-        )
+        wait_s = self._wait_s(queue, excess, over, now)
+        return Full(queue.name, load, queue.resolved.bounds.strategy, over.never, wait_s)
+
+    def turn_away(self, job_type: str, full: Full, now: int) -> None:
+        """Tell that a job of this type is refused for want of room."""
+        name = full.queue
+        data = {
+            "queue": name,
+            "depth": full.load.depth,
+            "bound": full.load.bound,
+            "job_type": job_type,
+            "measure": full.load.measure,
+            "strategy": full.strategy,
+        }
+        self._tables.events.add("backpressure.rejected", now, name, job_type, name, data=data)
 
     @staticmethod
     def _wait_s(queue: Queue, excess: int, over: Over, now: int) -> int:
