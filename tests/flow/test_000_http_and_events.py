@@ -209,6 +209,45 @@ async def test_000_11_1_feedback_is_told_with_key_until_and_reason(world: World)
     }
 
 
+@pytest.mark.parametrize("tenant", ["acme", "a:b", "a.b_c-d", "_default"])
+@in_world()
+async def test_000_11_1_events_name_a_tenants_own_key_as_the_job_did(
+    world: World, tenant: str
+) -> None:
+    policy = {"key": "k", "concurrency": 1, "scope": "tenant"}
+    meta = {} if tenant == "_default" else {"tenant_id": tenant}
+    job: dict[str, Any] = {"meta": meta, "rate_limit": policy}
+    first = await world.push(**job)
+    await world.take()
+    waits = await world.push(**job)
+    dropped = await world.push(**{**job, "rate_limit": {**policy, "on_limit": "drop"}})
+    later = await world.push(**{**job, "rate_limit": {**policy, "on_limit": "reschedule"}})
+    assert await world.take() == []
+    await world.nack(first, requeue=True, rate_limit_until="+PT1M")
+    await world.put(f"/rate-limits/k?tenant={tenant}", {"concurrency": 2})
+    await world.later(MINUTE)
+    found = (await world.get("/events?limit=1000"))["events"]
+    about = [event for event in found if "key" in event["data"]]
+    assert {event["type"] for event in about} == {
+        "rate_limit.exceeded",
+        "rate_limit.released",
+        "rate_limit.dropped",
+        "rate_limit.dynamic_adjusted",
+        "rate_limit.overridden",
+        "job.scheduled",
+    }
+    for event in about:
+        assert chosen(event["data"], "key", "tenant") == {"key": "k", "tenant": tenant}
+        assert event["subject"] == ("k" if event["type"].startswith("rate_limit.") else later)
+    # Nor does anything else show how the key is kept.
+    explained = await world.get(f"/jobs/{later}/explain")
+    error = (await world.job(dropped))["error"]
+    assert error["message"] == f"k of the tenant {tenant} is closed"
+    assert "@" not in str([explained, error, await world.get(f"/jobs/{waits}/explain")])
+    lost = await world.call("GET", "/rate-limits/nobody?tenant=acme")
+    assert (lost.status, "@" in str(lost.body)) == (404, False)
+
+
 @in_world()
 async def test_000_11_2_the_metrics_have_their_names_and_labels(world: World) -> None:
     for _ in range(5):

@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from headgate.core import limits
 from headgate.core.errors import InvalidRequest, NotFound
-from headgate.core.limits import check_key, full_key, override_from, queue_limits_from
+from headgate.core.limits import (
+    check_key,
+    full_key,
+    override_from,
+    parted,
+    plainly,
+    queue_limits_from,
+)
 from headgate.core.queues import check_name
 from headgate.core.states import AVAILABLE, PENDING, RETRYABLE, SCHEDULED, STATES, TERMINAL
 from headgate.core.tenants import DEFAULT_TENANT, check_tenant
@@ -88,4 +95,6 @@ async def limit_queue(
 
 
 def unknown(name: str) -> NotFound:
-    return NotFound(f"nothing is known of the key {name}", details={"key": name})
+    key, tenant = parted(name)
+    details = {"key": key, "tenant": tenant} if tenant else {"key": key}
+    return NotFound(f"nothing is known of the key {plainly(name)}", details=details)
