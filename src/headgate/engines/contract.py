@@ -688,7 +688,10 @@ class Engine(Protocol):
     async def lift(self, key: str, by: str, now_ms: int) -> bool:
         """Take back override and hold; false when nobody knows the key."""
 
-    async def key_jobs(self, key: str, limit: int, offset: int, now_ms: int) -> KeyJobs | None: ...
+    async def key_jobs(
+        self, key: str, limit: int, offset: int, now_ms: int, *, tenant: str = ""
+    ) -> KeyJobs | None:
+        """One page of the jobs of a key; only this tenant's where one is named."""
 
     # pools
 
