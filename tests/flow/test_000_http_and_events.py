@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headgate.core.times import instant_ms
 from tests.flow.world import MINUTE, SECOND, World, chosen, in_world
 
 
@@ -23,6 +24,41 @@ async def test_000_9_1_the_hold_closes_the_key_for_jobs_of_all_queues_and_no_oth
     # Requeued: it has its place again, and the attempt was not charged.
     assert await world.take("a", "b") == [first, *others]
     assert (await world.job(first))["attempt"] == 1
+
+
+@pytest.mark.parametrize("way", ["nack", "nack by path", "exchange"])
+@in_world()
+async def test_000_9_1_the_example_is_taken_as_it_stands(world: World, way: str) -> None:
+    world.now_ms = instant_ms("2026-02-13T12:00:00Z")
+    job = await world.limited("stripe-api")
+    await world.take(worker_id="w")
+    said: dict[str, Any] = {
+        "error": {
+            "type": "RateLimitExceeded",
+            "message": "Stripe API rate limit exceeded",
+            "rate_limit_until": "2026-02-13T12:05:00Z",
+        }
+    }
+    match way:
+        case "nack":
+            await world.finish("/workers/nack", {"job_id": job, **said})
+        case "nack by path":
+            await world.finish(f"/jobs/{job}/nack", said)
+        case _:
+            nacks = [{"job_id": job, **said}]
+            await world.finish("/workers/exchange", {"worker_id": "w", "nacks": nacks})
+    shown = await world.job(job)
+    assert shown["state"] == "retryable"
+    assert chosen(shown["error"], "code", "type", "message") == {
+        "code": "RateLimitExceeded",
+        "type": "RateLimitExceeded",
+        "message": "Stripe API rate limit exceeded",
+    }
+    assert (await world.key("stripe-api"))["hold"]["until"] == "2026-02-13T12:05:00.000Z"
+    await world.later(5 * MINUTE - 1)
+    assert await world.take() == []
+    await world.later(1)
+    assert await world.take() == [job]
 
 
 @in_world()
