@@ -72,6 +72,8 @@ async def test_001_10_1_a_blocked_enqueue_is_a_rejection_only_when_it_is_refused
             waiting.leave()
         case "queue rejects":
             await world.configure("q", overflow_policy="reject")
+        case _:
+            pass
     status = (await waiting.reply()).status
     told = await world.events("backpressure.rejected")
     refused = end in {"time is up", "queue rejects"}
