@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,46 @@ async def test_001_5_1_retry_after_goes_by_how_fast_the_queue_empties(
     assert found.status == 429
     given = int(found.headers["retry-after"])
     assert given >= 1 if wait_s is None else given == wait_s
+
+
+@pytest.mark.parametrize(
+    ("bound", "then", "wait_s"),
+    [
+        ("max_depth", "runs", 2),  # thirty a minute went to workers
+        ("max_depth", "fails", 5),  # and all of them came back
+        ("max_depth", "is given back", 5),
+        ("max_depth", "is lost", 5),
+        ("max_depth", "is discarded", 2),
+        ("max_size", "runs", 5),  # nothing has ended
+        ("max_size", "is discarded", 2),
+    ],
+)
+@in_world()
+async def test_001_5_1_retry_after_goes_by_what_makes_room_under_the_bound_in_the_way(
+    world: World, bound: str, then: str, wait_s: int
+) -> None:
+    retry = {"initial_interval": "PT1H", "max_attempts": 1 if then == "is discarded" else 99}
+    lease = 500 if then == "is lost" else 600_000
+    for _ in range(30):
+        await world.push(queue="q", retry=retry)
+        (job,) = await world.take("q", count=1, visibility_timeout_ms=lease)
+        if then in {"fails", "is discarded"}:
+            await world.nack(job)
+        elif then == "is given back":
+            await world.nack(job, requeue=True)
+        await world.later(1_000)
+    stats = await world.stats("q")
+    depth = stats["depth"] - (stats["active"] if bound == "max_depth" else 0)
+    if not depth:
+        await world.push(queue="q")
+        depth = 1
+    await world.configure("q", **sized(bound, depth))
+    found = await world.call("POST", "/jobs", JOB)
+    assert (found.status, found.headers["retry-after"]) == (429, str(wait_s))
+
+
+def sized(bound: str, size: int) -> dict[str, Any]:
+    return {"max_size": size} if bound == "max_size" else {"backpressure": {"max_depth": size}}
 
 
 @pytest.mark.parametrize("headers", [{}, {"ojs_block_timeout": "0"}])

@@ -346,8 +346,8 @@ class Admission:
         """How long so many jobs need to leave, going by those that left in the last minute."""
         if over.never:
             return MOST_WAIT_S
-        rates = queue.recent.rates(now)
-        left = rates.completed_last_minute + rates.failed_last_minute
+        # A bound on jobs that wait has room again as soon as one of them runs.
+        left = queue.recent.left(now, to_run=over.load.measure == "jobs")
         if not left:
             return SOON_S
         return max(1, min(MOST_WAIT_S, math.ceil(max(1, excess) * 60 / left)))

@@ -105,6 +105,7 @@ class Life:
         job.worker = ""
         job.visible_until = 0
         tables.save(job, ACTIVE)
+        tables.queues[job.queue].recent.came_back(at)
         tables.line_up(job)
         self._follow(job, at)
 
@@ -276,6 +277,7 @@ class Life:
         more = job.rare()
         more.retry_delay_ms = decision.delay_ms
         tables.save(job, ACTIVE)
+        tables.queues[job.queue].recent.came_back(at)
         self._arm_waiting(job)
         data: dict[str, Any] = {
             "attempt": job.attempt,
