@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from headgate.core import bounds
 from headgate.core.bounds import Accept, Depth, DropOldest, Full, decide
 from headgate.core.gates import Gate
-from headgate.core.limits import full_key
+from headgate.core.limits import Use, full_key
 from headgate.engines.contract import Draft
 from tests.model.life import Life
 from tests.model.records import TERMINAL, Entry, Place, Said
@@ -32,10 +32,13 @@ class Admission(Life):
         waits: bool = False,
     ) -> list[Said]:
         now = self.catch_up(now)
-        if whole:
-            said = self._admit(list(drafts), place, now, waits=waits)
-        else:
-            said = [outcome for draft in drafts for outcome in self._admit([draft], None, now)]
+        said = []
+        for batch in [list(drafts)] if whole else [[draft] for draft in drafts]:
+            # Whoever goes for them may be the last one who names a key that they name, too.
+            self.entering = {self._name(use, draft) for draft in batch for use in draft.uses}
+            said += self._admit(batch, place if whole else None, now, waits=waits)
+            self.entering = set()
+            self.forget_keys()
         self.settle()
         return said
 
@@ -304,10 +307,14 @@ class Admission(Life):
     def _register(self, draft: Draft) -> None:
         """The latest that is said of a key holds for all its jobs."""
         for use in draft.uses:
-            key = full_key(use.key, use.scope, draft.job.tenant)
+            key = self._name(use, draft)
             if key not in self.state.gates:
                 self.state.gates[key] = Gate(key)
             self.state.gates[key].register(use.change)
+
+    @staticmethod
+    def _name(use: Use, draft: Draft) -> str:
+        return full_key(use.key, use.scope, draft.job.tenant)
 
     @staticmethod
     def _entry(draft: Draft) -> Entry:
