@@ -37,6 +37,36 @@ async def test_001_10_1_crossing_the_threshold_is_told_once_each_way(world: Worl
     assert [told["type"] for told in await world.events(*PRESSURES)] == [*PRESSURES, PRESSURES[0]]
 
 
+@pytest.mark.parametrize(
+    ("config", "measure"),
+    [
+        ({"backpressure": {"max_depth": 1}}, "jobs"),
+        ({"max_size": 1}, "active_included"),
+        ({"max_size_bytes": 400}, "bytes"),
+    ],
+)
+@in_world()
+async def test_001_10_1_events_say_in_what_depth_and_bound_are_counted(
+    world: World, config: Any, measure: str
+) -> None:
+    await world.configure("q", **config)
+    await world.push(queue="q", args=["x" * 150])
+    bytes_now = (await world.stats("q"))["bytes"]
+    assert (await world.call("POST", "/jobs", {**JOB, "args": ["x" * 150]})).status == 429
+    await world.run("q")
+    told = await world.events("backpressure.*", "queue.full")
+    depth, bound = (bytes_now, 400) if measure == "bytes" else (1, 1)
+    full = {"queue": "q", "depth": depth, "bound": bound, "measure": measure}
+    expected = [{"type": "backpressure.warning", **full}]
+    if measure != "bytes":
+        expected.append({"type": "queue.full", **full})
+    expected += [
+        {"type": "backpressure.rejected", **full},
+        {"type": "backpressure.cleared", **full, "depth": 0},
+    ]
+    assert chosen(told, "type", "queue", "depth", "bound", "measure") == expected
+
+
 @in_world()
 async def test_001_10_1_each_rejection_is_told_with_its_job_type(world: World) -> None:
     await world.configure("q", backpressure={"max_depth": 1})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from headgate.core.bounds import Bounds, Depth, DropOldest, Load, decide, loads, tightest, warns
 from headgate.core.bounds import Full as Over
@@ -417,15 +417,24 @@ class Admission:
             queue.warned = is_near
             shown = load or Load("jobs", queue.depth.waiting, 0)
             kind = "backpressure.warning" if is_near else "backpressure.cleared"
-            data = {"queue": queue.name, "depth": shown.depth, "bound": shown.bound}
+            data = _crossing(queue, shown)
             self._tables.events.add(kind, at, queue.name, queue=queue.name, data=data)
         full = next((load for load in found if load.depth >= load.bound), None)
         if (full is not None) != queue.filled:
             queue.filled = full is not None
             if full is not None:
-                data = {"queue": queue.name, "depth": full.depth, "bound": full.bound}
+                data = _crossing(queue, full)
                 self._tables.events.add("queue.full", at, queue.name, queue=queue.name, data=data)
         queue.refollow()
+
+
+def _crossing(queue: Queue, load: Load) -> dict[str, Any]:
+    return {
+        "queue": queue.name,
+        "depth": load.depth,
+        "bound": load.bound,
+        "measure": load.measure,
+    }
 
 
 class Twins:
