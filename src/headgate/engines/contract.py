@@ -215,6 +215,8 @@ class TenantFull(Struct):
     current: int
     maximum: int
     retry_after_s: int
+    never: bool = False
+    """Trying again is no use: the push is more than the limit allows at all."""
 
 
 class Held(Struct):

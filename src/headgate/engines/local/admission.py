@@ -31,10 +31,9 @@ from headgate.engines.contract import (
 from headgate.engines.local.life import Life
 from headgate.engines.local.line import Waiter
 from headgate.engines.local.queue import Queue, size_of
-from headgate.engines.local.tenantry import SOON_S, Tenantry
+from headgate.engines.local.tenantry import MOST_WAIT_S, SOON_S, Tenantry
 
 MOST_PARKED: Final = 1_000
-MOST_WAIT_S: Final = 60
 
 
 class Plan:
