@@ -7,7 +7,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.gates import UNLIMITED, Closed, Gate, Limits, LimitsChange, Override, Rate
+from headgate.core.gates import (
+    UNKNOWN_US,
+    UNLIMITED,
+    Closed,
+    Gate,
+    Limits,
+    LimitsChange,
+    Override,
+    Rate,
+)
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -324,6 +333,12 @@ def test_a_closed_gate_opens_exactly_when_it_said(given_steps: list[Step]) -> No
             assert shut.opens_at_us > now
             assert twin.closed(shut.opens_at_us - 1) is not None
             assert twin.closed(shut.opens_at_us) is None
+        slots = gate.effective(now).concurrency
+        if slots and len(gate.holders) >= slots:
+            # A holder may leave at any time.
+            assert gate.predict(0, now) >= now + UNKNOWN_US
+        elif shut.opens_at_us is not None:
+            assert gate.predict(0, now) == shut.opens_at_us
         for one in gate.closings(now):
             if one.opens_at_us is not None:
                 assert one.opens_at_us > now

@@ -227,9 +227,7 @@ class Gate:
             end = self.override.expires_at * 1000
             if end and (at is None or at >= end):
                 window = None if self.limits.rate is None else self._window
-                later = self._expected(self.limits, window, ahead, end, now_us)
-                if later is not None:
-                    at = later if at is None else min(at, later)
+                at = self._expected(self.limits, window, ahead, end, now_us)
         if at is None:
             at = max(now_us + UNKNOWN_US, self.hold_until_us)
         return min(at, _LAST_US)
