@@ -69,25 +69,15 @@ class Admission:
         waits: bool,
     ) -> list[PushOutcome]:
         waiter = place if isinstance(place, Waiter) else None
-        if whole and len(drafts) > 1:
-            outcomes = self._push_all(drafts, now, waiter)
-            for draft, outcome in zip(drafts, outcomes, strict=True):
-                self._look_at(draft, outcome, now, waits=waits)
-            return outcomes
-        outcomes = []
-        for draft in drafts:
-            outcome = self._push(draft, now, waiter if len(drafts) == 1 else None)
-            self._look_at(draft, outcome, now, waits=waits)
-            outcomes.append(outcome)
-        return outcomes
-
-    def _look_at(self, draft: Draft, outcome: PushOutcome, now: int, *, waits: bool) -> None:
-        if isinstance(outcome, Full) and not (waits and outcome.may_wait):
-            self.turn_away(draft.job.type, outcome, now)
+        if len(drafts) == 1:
+            return [self._push(drafts[0], now, waiter, waits=waits)]
+        if not whole:
+            return [self._push(draft, now, None, waits=waits) for draft in drafts]
+        return self._push_all(drafts, now, waiter, waits=waits)
 
     # one job
 
-    def _push(self, draft: Draft, now: int, place: Waiter | None) -> PushOutcome:
+    def _push(self, draft: Draft, now: int, place: Waiter | None, *, waits: bool) -> PushOutcome:
         job = draft.job
         refusal = self._shut(draft)
         if refusal is not None:
@@ -102,7 +92,7 @@ class Admission:
             victims = [] if twin is None or twin.state in TERMINAL else [twin]
             plan = self._plan([draft], victims, now, place)
             if plan.refused is not None:
-                return plan.refused[1]
+                return self._refused(draft, plan.refused[1], now, waits=waits)
             return self._enter(draft, twin, now, plan)
         return self._enter(draft, twin, now, None)
 
@@ -165,7 +155,7 @@ class Admission:
     # all of them or none
 
     def _push_all(
-        self, drafts: Sequence[Draft], now: int, place: Waiter | None
+        self, drafts: Sequence[Draft], now: int, place: Waiter | None, *, waits: bool
     ) -> list[PushOutcome]:
         outcomes, entering, victims, refused = self._rehearse(drafts, now)
         if refused:
@@ -176,6 +166,7 @@ class Admission:
             if plan.refused is not None:
                 at, refusal = plan.refused
                 to_blame = entering[at]
+                self._refused(to_blame, refusal, now, waits=waits)
                 return [refusal if draft is to_blame else Held() for draft in drafts]
         kept = entering if victims or (plan is not None and plan.drops) else ()
         self._keep_keys(kept)
@@ -326,6 +317,12 @@ class Admission:
             excess = math.ceil(excess * max(1, queue.live) / max(1, queue.bytes))
         wait_s = self._wait_s(queue, excess, over, now)
         return Full(queue.name, load, queue.resolved.bounds.strategy, over.never, wait_s)
+
+    def _refused(self, draft: Draft, refusal: PushOutcome, now: int, *, waits: bool) -> PushOutcome:
+        """The same refusal, told unless its producer would rather wait and may."""
+        if isinstance(refusal, Full) and not (waits and refusal.may_wait):
+            self.turn_away(draft.job.type, refusal, now)
+        return refusal
 
     def turn_away(self, job_type: str, full: Full, now: int) -> None:
         """Tell that a job of this type is refused for want of room."""
