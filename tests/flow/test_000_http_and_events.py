@@ -154,6 +154,56 @@ async def test_000_10_2_an_override_grants_no_fresh_window_when_it_ends(world: W
     assert await world.run() == jobs[2:4]
 
 
+@pytest.mark.parametrize("ends_first", ["hold", "override", "both"])
+@in_world()
+async def test_000_10_2_a_hold_and_an_override_both_have_to_be_over(
+    world: World, ends_first: str
+) -> None:
+    hold_s, override_s = {"hold": (20, 30), "override": (30, 20), "both": (30, 30)}[ends_first]
+    first = await world.limited(concurrency=1)
+    second = await world.limited()
+    await world.take()
+    await world.nack(first, requeue=True, rate_limit_until=f"+PT{hold_s}S")
+    override = {"concurrency": 0, "expires_at": world.at(override_s * SECOND)}
+    await world.put("/rate-limits/k", override)
+    barriers = (await world.get(f"/jobs/{second}/explain"))["barriers"]
+    assert [(b["kind"], b["opens_at"]) for b in barriers if b["scope"] == "key"] == [
+        ("hold", world.at(hold_s * SECOND)),
+        ("concurrency", world.at(override_s * SECOND)),
+    ]
+    empty = await world.call("POST", "/workers/fetch", {"queues": ["default"]})
+    assert (empty.body["jobs"], empty.body["next_at"]) == ([], world.at(30 * SECOND))
+    await world.later(30 * SECOND - 1)
+    assert await world.take() == []
+    await world.later(1)
+    assert await world.take() == [first]
+    assert await world.take() == [], "its own limit holds again"
+    assert await world.key() == {
+        "key": "k",
+        "concurrency": {"limit": 1, "active": 1, "available": 0},
+        "waiting_count": 1,
+    }
+
+
+@in_world()
+async def test_000_10_2_an_override_that_ends_with_the_window_lets_the_limit_and_no_more_start(
+    world: World,
+) -> None:
+    rate = {"limit": 2, "period": "PT1M"}
+    jobs = [await world.limited(rate=rate) for _ in range(6)]
+    assert await world.run() == jobs[:2]
+    override = {"rate": {"limit": 1, "period": "PT1M"}, "expires_at": world.at(MINUTE)}
+    await world.put("/rate-limits/k", override)
+    await world.later(MINUTE - 1)
+    assert await world.run() == []
+    assert (await world.key())["override"] == override
+    await world.later(1)
+    assert await world.run() == jobs[2:4]
+    shown = await world.key()
+    assert "override" not in shown
+    assert shown["rate"]["current_count"] == 2
+
+
 @in_world()
 async def test_000_10_3_all_keys_are_listed_page_by_page(world: World) -> None:
     for number in range(25):

@@ -97,6 +97,53 @@ async def test_000_5_1_a_late_answer_of_a_lost_reservation_frees_nobody_elses_sl
     assert await world.take() == []
 
 
+@pytest.mark.parametrize("answer", ["ack", "nack", "requeue"])
+@pytest.mark.parametrize("says_claim", [True, False])
+@in_world()
+async def test_000_5_1_an_answer_in_the_millisecond_of_the_expiry_is_late_and_frees_nothing_twice(
+    world: World, answer: str, says_claim: bool
+) -> None:
+    first, second = await world.limited(concurrency=1), await world.limited()
+    (held,) = await world.fetch(visibility_timeout_ms=5_000)
+    # Nothing has let the time pass but the request itself.
+    world.now_ms += 5_000
+    body: dict[str, Any] = {"job_id": first}
+    if says_claim:
+        body["claim"] = held["claim"]
+    if answer != "ack":
+        body |= {"error": {"code": "c", "message": "m"}, "requeue": answer == "requeue"}
+    path = "/workers/ack" if answer == "ack" else "/workers/nack"
+    assert (await world.call("POST", path, body)).status == 409
+    assert await world.states(first, second) == ["available", "available"]
+    assert await world.take() == [first]
+    assert (await world.key())["concurrency"] == {"limit": 1, "active": 1, "available": 0}
+    assert await world.take() == []
+
+
+@pytest.mark.parametrize("keys", [2, 4])
+@in_world()
+async def test_000_4_2_keys_in_conflicting_orders_neither_stop_nor_slip_past_each_other(
+    world: World, keys: int
+) -> None:
+    names = "abcd"[:keys]
+    jobs = []
+    for turn in range(3 * keys):
+        order = names[turn % keys :] + names[: turn % keys]
+        if turn % 2:
+            order = order[::-1]
+        policy = [{"key": key, "concurrency": 1} for key in order]
+        jobs.append(await world.push(rate_limit=policy))
+    done: list[str] = []
+    while len(done) < len(jobs):
+        (job,) = await world.take()
+        for key in names:
+            assert await world.key_jobs(key) == ([job], [j for j in jobs if j not in (*done, job)])
+        await world.ack(job)
+        done.append(job)
+    assert done == jobs
+    assert (await world.get("/rate-limits"))["items"] == []
+
+
 @in_world()
 async def test_000_5_2_a_job_above_the_rate_stays_available_and_runs_when_the_window_advances(
     world: World,

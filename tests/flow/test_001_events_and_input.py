@@ -189,9 +189,12 @@ async def test_001_6_2_wrong_bounds_are_refused(
     await world.refused("PUT", path, {"concurrency": 3, "backpressure": capacity}, field)
 
 
-@pytest.mark.parametrize("given", ["soon", "-1", "61", "nan", "1e1"])
+@pytest.mark.parametrize(
+    "given", ["soon", "-1", "-0", "61", "60.001", "nan", "inf", "1e1", "", "+1", ".5", "5.", "0x1"]
+)
 @in_world()
 async def test_001_5_2_a_wrong_timeout_is_refused(world: World, given: str) -> None:
     await world.configure("q", backpressure={"max_depth": 1, "strategy": "block"})
     await world.push(queue="q")
-    await world.refused("POST", "/jobs", JOB, "OJS-Block-Timeout", ojs_block_timeout=given)
+    for path, body in (("/jobs", JOB), ("/jobs/batch", {"jobs": [JOB]})):
+        await world.refused("POST", path, body, "OJS-Block-Timeout", ojs_block_timeout=given)
