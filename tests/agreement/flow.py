@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from headgate.core.pools import Pool
 from headgate.core.tenants import TenantLimits
-from headgate.engines.contract import Draft, Fail, Fetch, Place, Query, Task
+from headgate.engines.contract import Draft, Fail, Fetch, Full, Place, PushOutcome, Query, Task
 from tests.agreement import views
 from tests.agreement.machine import LIVE, Machine, jobs, wish, with_jobs
 from tests.agreement.wishes import (
@@ -36,6 +37,8 @@ class FlowRules(Machine):
     def __init__(self) -> None:
         super().__init__()
         self.parked: list[tuple[list[Draft], Place, ModelPlace]] = []
+        self.told_to_wait: dict[int, tuple[Said, Full]] = {}
+        """By the list of each producer that waits: what it was told last."""
 
     # keys
 
@@ -214,28 +217,51 @@ class FlowRules(Machine):
         """Push, and stand in line when the queue says that it may be worth the while."""
         self.now += 1
         drafts = [wish.draft(self.now) for wish in batch]
-        expected = self.model.push(drafts, self.now)
-        self.both(expected, self.pushed(self.engine.push(self.again(drafts), self.now), set()))
-        blocked = [
-            said for said in expected if said.kind == "Full" and said.rest[2:] == ("block", False)
-        ]
-        if blocked:
+        if self.knock(drafts):
             engine_place = self.inside(lambda: self.engine.park(drafts))
             place = self.model.park(drafts)
             assert place is not None
             assert engine_place is not None
             self.parked.append((drafts, engine_place, place))
-            self.agree()
+        self.agree()
+
+    def knock(self, drafts: list[Draft], place: Place | None = None, theirs: Any = None) -> bool:
+        """Push what can wait; whether it has to, and then what it was told is remembered."""
+        expected = self.model.push(drafts, self.now, place=theirs, waits=True)
+        outcomes: list[PushOutcome] = []
+
+        async def step() -> list[PushOutcome]:
+            outcomes.extend(
+                await self.engine.push(self.again(drafts), self.now, place=place, waits=True)
+            )
+            return outcomes
+
+        taken_by = {
+            d.job.queue for d, s in zip(drafts, expected, strict=True) if s.kind == "Pushed"
+        }
+        self.agreed = False
+        assert self.run(self.pushed(step(), taken_by)) == expected
+        self.told_to_wait.pop(id(drafts), None)
+        for said, outcome in zip(expected, outcomes, strict=True):
+            if isinstance(outcome, Full) and outcome.may_wait:
+                self.told_to_wait[id(drafts)] = said, outcome
+        return id(drafts) in self.told_to_wait
 
     def again(self, drafts: list[Draft]) -> list[Draft]:
         """Engines keep the records that they are given."""
         return copy.deepcopy(drafts)
 
     @precondition(lambda self: self.parked)
-    @rule(data=st.integers(0, 5))
-    def give_up(self, data: int) -> None:
-        """A producer does not want to wait any longer."""
-        self.leave(data % len(self.parked))
+    @rule(data=st.integers(0, 5), gone=st.booleans())
+    def give_up(self, data: int, gone: bool) -> None:
+        """A producer has left, or is turned away because its time is up."""
+        which = data % len(self.parked)
+        drafts = self.parked[which][0]
+        said, full = self.told_to_wait[id(drafts)]
+        if not gone:
+            self.model.turn_away(said, self.now)
+            self.inside(lambda: self.engine.turn_away(drafts[0], full, self.now))
+        self.leave(which)
         self.agree()
 
     def leave(self, which: int) -> None:
@@ -257,14 +283,7 @@ class FlowRules(Machine):
             assert not self.model.may_enter(place), f"{drafts[0].job.id} was not let in"
 
     def enter(self, drafts: list[Draft], engine_place: Place, place: ModelPlace) -> None:
-        expected = self.model.push(drafts, self.now, place=place)
-        outcomes = self.engine.push(self.again(drafts), self.now, place=engine_place)
-        taken_by = {
-            d.job.queue for d, s in zip(drafts, expected, strict=True) if s.kind == "Pushed"
-        }
-        self.agreed = False
-        assert self.run(self.pushed(outcomes, taken_by)) == expected
-        if not any(said.kind == "Full" for said in expected):
+        if not self.knock(drafts, engine_place, place):
             # It was told something else than to wait: in or out for good.
             self.leave(next(i for i, p in enumerate(self.parked) if p[2] is place))
         self.agree()

@@ -57,6 +57,18 @@ def test_the_latest_registration_governs_all_jobs_of_the_key() -> None:
     assert fetch(model) == ["j0"]
 
 
+def test_the_limits_of_a_key_outlive_its_last_job_when_another_takes_its_place() -> None:
+    model = Model()
+    push(model, Wish("j0", keys=(Key("k", "one"),), unique="u", conflict="replace"))
+    for n in range(1, 4):
+        assert push(model, Wish(f"j{n}", keys=(Key("k"),), unique="u", conflict="replace")) == [
+            "Pushed"
+        ]
+        assert model.state.gates["k"].limits.concurrency == 1
+    push(model, Wish("j4", unique="u", conflict="replace"))
+    assert not model.state.gates
+
+
 def test_a_refused_job_registers_nothing() -> None:
     model = Model()
     push(model, Wish("j0", keys=(Key("k", "two"),)))

@@ -7,7 +7,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.gates import UNLIMITED, Closed, Gate, Limits, LimitsChange, Override, Rate
+from headgate.core.gates import (
+    UNKNOWN_US,
+    UNLIMITED,
+    Closed,
+    Gate,
+    Limits,
+    LimitsChange,
+    Override,
+    Rate,
+)
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -152,11 +161,48 @@ def test_a_shorter_window_of_an_override_leaves_the_longer_one_whole() -> None:
     assert gate.closed(T0 + 10 * SECOND) == Closed("rate", 4, 4, T0 + MINUTE)
 
 
-def test_nothing_is_predicted_while_no_slot_is_free() -> None:
+def test_without_a_free_slot_it_is_worth_a_look_soon_but_not_before_all_else_allows_it() -> None:
     gate = Gate("k", Limits(1))
     assert gate.predict(0, T0) == T0
     gate.start("a", 1, T0)
-    assert gate.predict(0, T0) is None
+    assert gate.predict(0, T0) == gate.predict(9, T0) == T0 + SECOND
+    gate.hold(T0 + MINUTE, "why", T0)
+    assert gate.predict(0, T0) == T0 + MINUTE
+    gate.lift()
+    gate.register(LimitsChange(rate=Rate(1, MINUTE)))
+    gate.start("a", 1, T0)
+    assert gate.predict(0, T0) == T0 + MINUTE
+    assert gate.predict(1, T0) == T0 + 2 * MINUTE
+    assert gate.predict(0, T0 + MINUTE) == T0 + MINUTE + SECOND
+
+
+def test_a_limit_of_0_is_over_when_its_override_ends() -> None:
+    gate = Gate("k", Limits(2))
+    gate.impose(Override(Limits(0), ("concurrency",), T0_MS + 60_000))
+    assert gate.predict(0, T0) == gate.predict(9, T0) == T0 + MINUTE
+    gate.hold(T0 + 2 * MINUTE, "why", T0)
+    assert gate.predict(0, T0) == T0 + 2 * MINUTE
+    gate.lift()
+    # Nobody says when it ends.
+    gate.impose(Override(Limits(0), ("concurrency",)))
+    assert gate.predict(0, T0) == T0 + SECOND
+    gate.hold(T0 + MINUTE, "why", T0)
+    assert gate.predict(0, T0) == T0 + MINUTE
+
+
+def test_what_an_override_forbids_may_be_allowed_at_its_end() -> None:
+    gate = Gate("k", Limits(rate=Rate(10, MINUTE)))
+    gate.start("a", 1, T0)
+    gate.impose(Override(Limits(rate=Rate(1, 60 * MINUTE)), ("rate",), T0_MS + 10 * 60_000))
+    assert [gate.predict(n, T0) for n in (0, 9, 10)] == [
+        T0 + 10 * MINUTE,
+        T0 + 10 * MINUTE,
+        T0 + 11 * MINUTE,
+    ]
+    # And what it allows before its end does not wait for that.
+    gate.impose(Override(Limits(rate=Rate(5, MINUTE)), ("rate",), T0_MS + 10 * 60_000))
+    assert gate.predict(3, T0) == T0
+    assert gate.predict(4, T0) == T0 + MINUTE
 
 
 def test_a_gate_is_idle_when_nothing_of_it_is_left() -> None:
@@ -287,6 +333,13 @@ def test_a_closed_gate_opens_exactly_when_it_said(given_steps: list[Step]) -> No
             assert shut.opens_at_us > now
             assert twin.closed(shut.opens_at_us - 1) is not None
             assert twin.closed(shut.opens_at_us) is None
+        slots = gate.effective(now).concurrency
+        if slots and len(gate.holders) >= slots:
+            # A holder may leave at any time, and an override may end.
+            known = shut.opens_at_us or now + DAY
+            assert min(known, now + UNKNOWN_US) <= gate.predict(0, now) <= known
+        elif shut.opens_at_us is not None:
+            assert gate.predict(0, now) == shut.opens_at_us
         for one in gate.closings(now):
             if one.opens_at_us is not None:
                 assert one.opens_at_us > now

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headgate.core.times import instant_ms
 from tests.flow.world import MINUTE, SECOND, World, chosen, in_world
 
 
@@ -23,6 +24,41 @@ async def test_000_9_1_the_hold_closes_the_key_for_jobs_of_all_queues_and_no_oth
     # Requeued: it has its place again, and the attempt was not charged.
     assert await world.take("a", "b") == [first, *others]
     assert (await world.job(first))["attempt"] == 1
+
+
+@pytest.mark.parametrize("way", ["nack", "nack by path", "exchange"])
+@in_world()
+async def test_000_9_1_the_example_is_taken_as_it_stands(world: World, way: str) -> None:
+    world.now_ms = instant_ms("2026-02-13T12:00:00Z")
+    job = await world.limited("stripe-api")
+    await world.take(worker_id="w")
+    said: dict[str, Any] = {
+        "error": {
+            "type": "RateLimitExceeded",
+            "message": "Stripe API rate limit exceeded",
+            "rate_limit_until": "2026-02-13T12:05:00Z",
+        }
+    }
+    match way:
+        case "nack":
+            await world.finish("/workers/nack", {"job_id": job, **said})
+        case "nack by path":
+            await world.finish(f"/jobs/{job}/nack", said)
+        case _:
+            nacks = [{"job_id": job, **said}]
+            await world.finish("/workers/exchange", {"worker_id": "w", "nacks": nacks})
+    shown = await world.job(job)
+    assert shown["state"] == "retryable"
+    assert chosen(shown["error"], "code", "type", "message") == {
+        "code": "RateLimitExceeded",
+        "type": "RateLimitExceeded",
+        "message": "Stripe API rate limit exceeded",
+    }
+    assert (await world.key("stripe-api"))["hold"]["until"] == "2026-02-13T12:05:00.000Z"
+    await world.later(5 * MINUTE - 1)
+    assert await world.take() == []
+    await world.later(1)
+    assert await world.take() == [job]
 
 
 @in_world()
@@ -118,6 +154,56 @@ async def test_000_10_2_an_override_grants_no_fresh_window_when_it_ends(world: W
     assert await world.run() == jobs[2:4]
 
 
+@pytest.mark.parametrize("ends_first", ["hold", "override", "both"])
+@in_world()
+async def test_000_10_2_a_hold_and_an_override_both_have_to_be_over(
+    world: World, ends_first: str
+) -> None:
+    hold_s, override_s = {"hold": (20, 30), "override": (30, 20), "both": (30, 30)}[ends_first]
+    first = await world.limited(concurrency=1)
+    second = await world.limited()
+    await world.take()
+    await world.nack(first, requeue=True, rate_limit_until=f"+PT{hold_s}S")
+    override = {"concurrency": 0, "expires_at": world.at(override_s * SECOND)}
+    await world.put("/rate-limits/k", override)
+    barriers = (await world.get(f"/jobs/{second}/explain"))["barriers"]
+    assert [(b["kind"], b["opens_at"]) for b in barriers if b["scope"] == "key"] == [
+        ("hold", world.at(hold_s * SECOND)),
+        ("concurrency", world.at(override_s * SECOND)),
+    ]
+    empty = await world.call("POST", "/workers/fetch", {"queues": ["default"]})
+    assert (empty.body["jobs"], empty.body["next_at"]) == ([], world.at(30 * SECOND))
+    await world.later(30 * SECOND - 1)
+    assert await world.take() == []
+    await world.later(1)
+    assert await world.take() == [first]
+    assert await world.take() == [], "its own limit holds again"
+    assert await world.key() == {
+        "key": "k",
+        "concurrency": {"limit": 1, "active": 1, "available": 0},
+        "waiting_count": 1,
+    }
+
+
+@in_world()
+async def test_000_10_2_an_override_that_ends_with_the_window_lets_the_limit_and_no_more_start(
+    world: World,
+) -> None:
+    rate = {"limit": 2, "period": "PT1M"}
+    jobs = [await world.limited(rate=rate) for _ in range(6)]
+    assert await world.run() == jobs[:2]
+    override = {"rate": {"limit": 1, "period": "PT1M"}, "expires_at": world.at(MINUTE)}
+    await world.put("/rate-limits/k", override)
+    await world.later(MINUTE - 1)
+    assert await world.run() == []
+    assert (await world.key())["override"] == override
+    await world.later(1)
+    assert await world.run() == jobs[2:4]
+    shown = await world.key()
+    assert "override" not in shown
+    assert shown["rate"]["current_count"] == 2
+
+
 @in_world()
 async def test_000_10_3_all_keys_are_listed_page_by_page(world: World) -> None:
     for number in range(25):
@@ -207,6 +293,45 @@ async def test_000_11_1_feedback_is_told_with_key_until_and_reason(world: World)
         "until": until,
         "reason": "429 from Stripe",
     }
+
+
+@pytest.mark.parametrize("tenant", ["acme", "a:b", "a.b_c-d", "_default"])
+@in_world()
+async def test_000_11_1_events_name_a_tenants_own_key_as_the_job_did(
+    world: World, tenant: str
+) -> None:
+    policy = {"key": "k", "concurrency": 1, "scope": "tenant"}
+    meta = {} if tenant == "_default" else {"tenant_id": tenant}
+    job: dict[str, Any] = {"meta": meta, "rate_limit": policy}
+    first = await world.push(**job)
+    await world.take()
+    waits = await world.push(**job)
+    dropped = await world.push(**{**job, "rate_limit": {**policy, "on_limit": "drop"}})
+    later = await world.push(**{**job, "rate_limit": {**policy, "on_limit": "reschedule"}})
+    assert await world.take() == []
+    await world.nack(first, requeue=True, rate_limit_until="+PT1M")
+    await world.put(f"/rate-limits/k?tenant={tenant}", {"concurrency": 2})
+    await world.later(MINUTE)
+    found = (await world.get("/events?limit=1000"))["events"]
+    about = [event for event in found if "key" in event["data"]]
+    assert {event["type"] for event in about} == {
+        "rate_limit.exceeded",
+        "rate_limit.released",
+        "rate_limit.dropped",
+        "rate_limit.dynamic_adjusted",
+        "rate_limit.overridden",
+        "job.scheduled",
+    }
+    for event in about:
+        assert chosen(event["data"], "key", "tenant") == {"key": "k", "tenant": tenant}
+        assert event["subject"] == ("k" if event["type"].startswith("rate_limit.") else later)
+    # Nor does anything else show how the key is kept.
+    explained = await world.get(f"/jobs/{later}/explain")
+    error = (await world.job(dropped))["error"]
+    assert error["message"] == f"k of the tenant {tenant} is closed"
+    assert "@" not in str([explained, error, await world.get(f"/jobs/{waits}/explain")])
+    lost = await world.call("GET", "/rate-limits/nobody?tenant=acme")
+    assert (lost.status, "@" in str(lost.body)) == (404, False)
 
 
 @in_world()

@@ -10,6 +10,7 @@ import pytest
 from tests.flow.world import MINUTE, SECOND, World, in_world
 
 ROOT = Path(__file__).parents[2]
+LISTS = ("allowed", "rate_limited")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +155,51 @@ async def test_000_7_the_jobs_of_a_key_are_listed_and_cancelled(world: World) ->
     assert (done["total_matched"], done["cancelled"]) == (6, 6)
     assert await world.states(held, *jobs[1:]) == ["active"] + ["cancelled"] * 6
     assert await world.states(other) == ["available"]
+
+
+@pytest.mark.parametrize("concurrency", [2, 5, 100])
+@in_world()
+async def test_000_7_who_acts_for_a_tenant_sees_and_cancels_its_jobs_of_a_shared_key_only(
+    world: World, concurrency: int
+) -> None:
+    jobs: dict[str, list[str]] = {"acme": [], "other": []}
+    for n in range(9):
+        tenant = ("acme", "other", "other")[n % 3]
+        policy = {"key": "k", "concurrency": concurrency}
+        jobs[tenant].append(await world.push(meta={"tenant_id": tenant}, rate_limit=policy))
+    await world.take(count=2)
+    allowed, limited = await world.key_jobs()
+    for tenant, own in jobs.items():
+        pages = [
+            await world.call(
+                "GET", f"/rate-limits/k/jobs?per_page=2&page={page}", x_ojs_tenant=tenant
+            )
+            for page in (1, 2, 3, 4)
+        ]
+        seen = [[job["id"] for p in pages for job in p.body[name]] for name in LISTS]
+        assert seen == [[job for job in each if job in own] for each in (allowed, limited)]
+        totals = [pages[0].body[f"{name}_total"] for name in LISTS]
+        assert totals == [len(each) for each in seen]
+        assert pages[0].body["pagination"]["total"] == len(own)
+    confirm = {"confirm": True}
+    path = "/rate-limits/k/jobs/cancel"
+    done = await world.call("POST", path, confirm, x_ojs_tenant="acme")
+    assert (done.status, done.body["total_matched"], done.body["cancelled"]) == (200, 2, 2)
+    assert await world.states(*jobs["acme"]) == ["active", "cancelled", "cancelled"]
+    assert await world.states(*jobs["other"]) == ["active", *["available"] * 5]
+    # Nor are the other one's own keys reached.
+    scoped = {"key": "k", "scope": "tenant"}
+    theirs = await world.push(meta={"tenant_id": "other"}, rate_limit=scoped)
+    for method, rest, body in (
+        ("GET", "", None),
+        ("GET", "/jobs", None),
+        ("PUT", "", {"concurrency": 0}),
+        ("DELETE", "", None),
+        ("POST", "/jobs/cancel", confirm),
+    ):
+        path = f"/rate-limits/k{rest}?tenant=other"
+        await world.refused(method, path, body, "tenant", x_ojs_tenant="acme")
+    assert await world.states(theirs) == ["available"]
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,53 @@ async def test_000_5_1_a_late_answer_of_a_lost_reservation_frees_nobody_elses_sl
     assert await world.take() == []
 
 
+@pytest.mark.parametrize("answer", ["ack", "nack", "requeue"])
+@pytest.mark.parametrize("says_claim", [True, False])
+@in_world()
+async def test_000_5_1_an_answer_in_the_millisecond_of_the_expiry_is_late_and_frees_nothing_twice(
+    world: World, answer: str, says_claim: bool
+) -> None:
+    first, second = await world.limited(concurrency=1), await world.limited()
+    (held,) = await world.fetch(visibility_timeout_ms=5_000)
+    # Nothing has let the time pass but the request itself.
+    world.now_ms += 5_000
+    body: dict[str, Any] = {"job_id": first}
+    if says_claim:
+        body["claim"] = held["claim"]
+    if answer != "ack":
+        body |= {"error": {"code": "c", "message": "m"}, "requeue": answer == "requeue"}
+    path = "/workers/ack" if answer == "ack" else "/workers/nack"
+    assert (await world.call("POST", path, body)).status == 409
+    assert await world.states(first, second) == ["available", "available"]
+    assert await world.take() == [first]
+    assert (await world.key())["concurrency"] == {"limit": 1, "active": 1, "available": 0}
+    assert await world.take() == []
+
+
+@pytest.mark.parametrize("keys", [2, 4])
+@in_world()
+async def test_000_4_2_keys_in_conflicting_orders_neither_stop_nor_slip_past_each_other(
+    world: World, keys: int
+) -> None:
+    names = "abcd"[:keys]
+    jobs = []
+    for turn in range(3 * keys):
+        order = names[turn % keys :] + names[: turn % keys]
+        if turn % 2:
+            order = order[::-1]
+        policy = [{"key": key, "concurrency": 1} for key in order]
+        jobs.append(await world.push(rate_limit=policy))
+    done: list[str] = []
+    while len(done) < len(jobs):
+        (job,) = await world.take()
+        for key in names:
+            assert await world.key_jobs(key) == ([job], [j for j in jobs if j not in (*done, job)])
+        await world.ack(job)
+        done.append(job)
+    assert done == jobs
+    assert (await world.get("/rate-limits"))["items"] == []
+
+
 @in_world()
 async def test_000_5_2_a_job_above_the_rate_stays_available_and_runs_when_the_window_advances(
     world: World,
@@ -175,6 +222,39 @@ async def test_000_6_2_given_replaces_null_clears_absent_leaves(world: World) ->
     assert shown["rate"]["limit"] == 9
 
 
+@pytest.mark.parametrize("how", ["replace", "drop oldest"])
+@pytest.mark.parametrize("size", [1, 3])
+@in_world()
+async def test_000_6_2_absent_leaves_also_when_the_job_that_said_it_makes_way_in_the_same_step(
+    world: World, how: str, size: int
+) -> None:
+    policy = {"key": "k", "concurrency": 1, "throttle": {"limit": 1, "period": "PT1S"}}
+    last: dict[str, Any] = {"type": "a", "args": [], "rate_limit": policy}
+    if how == "replace":
+        last["unique"] = {"keys": ["type"], "on_conflict": "replace"}
+    else:
+        await world.configure(
+            "default", backpressure={"max_depth": size, "strategy": "drop_oldest"}
+        )
+    for _ in range(size if how == "drop oldest" else 1):
+        await world.push(**last)
+    # These say nothing of its limits, and the key always has a job.
+    first = {**last, "rate_limit": {"key": "k"}}
+    others = [{"type": "b", "args": [], "rate_limit": {"key": "k"}}] * (size - 1)
+    if size == 1:
+        await world.push(**first)
+    else:
+        await world.finish("/jobs/batch", {"jobs": [*others, first]})
+    shown = await world.key()
+    assert shown["concurrency"]["limit"] == 1
+    assert shown["throttle"] == {
+        "limit": 1,
+        "period": "PT1S",
+        "next_allowed_at": world.at(0),
+    }
+    assert len(await world.take()) == 1
+
+
 @in_world()
 async def test_000_6_2_rate_and_throttle_must_both_be_satisfied(world: World) -> None:
     policy: dict[str, Any] = {
@@ -203,6 +283,41 @@ async def test_000_6_2_on_limit_reschedule_moves_the_job_to_when_it_is_expected_
     for job in jobs[1:]:
         await world.later(MINUTE)
         assert await world.run() == [job]
+
+
+@pytest.mark.parametrize("slots", ["free", "taken"])
+@pytest.mark.parametrize("closed_by", ["hold", "override", "rate"])
+@in_world()
+async def test_000_6_2_a_job_is_put_off_once_until_whatever_is_known_to_close_its_key_is_over(
+    world: World, slots: str, closed_by: str
+) -> None:
+    hour = {"limit": 2, "period": "PT1H"}
+    policy = {"key": "k", "concurrency": 2, **({"rate": hour} if closed_by == "rate" else {})}
+    held = [await world.push(rate_limit=policy, timeout=9_000) for _ in range(2)]
+    lease = {"visibility_timeout_ms": 9_000_000}
+    assert await world.take(**lease) == held
+    if closed_by == "hold":
+        third = await world.limited("k", concurrency=3)
+        await world.take(**lease)
+        await world.nack(third, rate_limit_until="+PT1H", retryable=False)
+        await world.limited("k", "elsewhere", concurrency=2)
+    if closed_by == "override":
+        await world.put("/rate-limits/k", {"concurrency": 0, "expires_at": world.at(60 * MINUTE)})
+    if slots == "free":
+        await world.ack(*held)
+    job = await world.limited(on_limit="reschedule")
+    for wait in (0, 60 * MINUTE - 1):
+        await world.later(wait)
+        assert await world.take() == []
+        assert (await world.job(job))["scheduled_at"] == world.at(60 * MINUTE - wait)
+    (told,) = [e for e in await world.events("job.scheduled") if e["job_id"] == job]
+    assert told["key"] == "k", "it was put off once"
+    await world.later(1)
+    assert await world.take() == ([job] if slots == "free" else [])
+    # From now on nobody knows when it may run: it comes back every second.
+    await world.ack(*(held if slots == "taken" else ()))
+    await world.later(SECOND)
+    assert await world.take() == ([job] if slots == "taken" else [])
 
 
 @in_world()

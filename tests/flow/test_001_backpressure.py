@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,46 @@ async def test_001_5_1_retry_after_goes_by_how_fast_the_queue_empties(
     assert found.status == 429
     given = int(found.headers["retry-after"])
     assert given >= 1 if wait_s is None else given == wait_s
+
+
+@pytest.mark.parametrize(
+    ("bound", "then", "wait_s"),
+    [
+        ("max_depth", "runs", 2),  # thirty a minute went to workers
+        ("max_depth", "fails", 5),  # and all of them came back
+        ("max_depth", "is given back", 5),
+        ("max_depth", "is lost", 5),
+        ("max_depth", "is discarded", 2),
+        ("max_size", "runs", 5),  # nothing has ended
+        ("max_size", "is discarded", 2),
+    ],
+)
+@in_world()
+async def test_001_5_1_retry_after_goes_by_what_makes_room_under_the_bound_in_the_way(
+    world: World, bound: str, then: str, wait_s: int
+) -> None:
+    retry = {"initial_interval": "PT1H", "max_attempts": 1 if then == "is discarded" else 99}
+    lease = 500 if then == "is lost" else 600_000
+    for _ in range(30):
+        await world.push(queue="q", retry=retry)
+        (job,) = await world.take("q", count=1, visibility_timeout_ms=lease)
+        if then in {"fails", "is discarded"}:
+            await world.nack(job)
+        elif then == "is given back":
+            await world.nack(job, requeue=True)
+        await world.later(1_000)
+    stats = await world.stats("q")
+    depth = stats["depth"] - (stats["active"] if bound == "max_depth" else 0)
+    if not depth:
+        await world.push(queue="q")
+        depth = 1
+    await world.configure("q", **sized(bound, depth))
+    found = await world.call("POST", "/jobs", JOB)
+    assert (found.status, found.headers["retry-after"]) == (429, str(wait_s))
+
+
+def sized(bound: str, size: int) -> dict[str, Any]:
+    return {"max_size": size} if bound == "max_size" else {"backpressure": {"max_depth": size}}
 
 
 @pytest.mark.parametrize("headers", [{}, {"ojs_block_timeout": "0"}])
@@ -96,6 +137,76 @@ async def test_001_5_2_who_waits_in_vain_is_told_at_once(world: World, what: str
             await world.configure("q", overflow_policy="reject")
     found = await waiting.reply()
     assert found.status == (429 if what == "reject" else 422)
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "code", "at_once"),
+    [
+        ("the bound is lowered below the batch", 429, "QUEUE_FULL", True),
+        ("its type is not taken any more", 422, "JOB_TYPE_NOT_ALLOWED", False),
+        ("its tenant is full meanwhile", 429, "TENANT_LIMIT_EXCEEDED", False),
+        ("its id is taken meanwhile", 409, "duplicate", False),
+    ],
+)
+@in_world()
+async def test_001_5_2_whether_it_may_enter_is_looked_at_again_when_there_is_room(
+    world: World, what: str, status: int, code: str, at_once: bool
+) -> None:
+    await world.configure("q", backpressure={"max_depth": 2, "strategy": "block"})
+    await world.finish("/jobs/batch", {"jobs": [JOB] * 2})
+    ids = [f"01900000-0000-7000-8000-00000000000{n}" for n in (1, 2)]
+    own = {**JOB, "meta": {"tenant_id": "acme"}}
+    batch = {"jobs": [{**own, "id": job} for job in ids]}
+    waiting = world.ask("POST", "/jobs/batch", batch, ojs_block_timeout="60")
+    await breathe()
+    assert waiting.sent == []
+    match what.split()[1]:
+        case "bound":
+            await world.configure("q", backpressure={"max_depth": 1})
+        case "type":
+            await world.configure("q", allowed_job_types=["other.*"])
+        case "tenant":
+            await world.put("/admin/tenants/acme", {"limits": {"max_queue_depth": 1}})
+        case _:
+            await world.push(id=ids[1])
+    await breathe()
+    assert bool(waiting.sent) == at_once
+    before = (await world.stats("q"))["depth"]
+    await world.run("q")
+    async with asyncio.timeout(5):
+        found = await waiting.reply()
+    assert (found.status, found.error["code"]) == (status, code)
+    assert before == 2
+    stats = await world.stats("q")
+    assert (stats["depth"], stats["parked"]) == (0, 0)
+
+
+@in_world()
+async def test_001_5_2_a_batch_at_the_head_of_the_line_is_not_starved_by_those_behind_it(
+    world: World,
+) -> None:
+    await world.configure("q", backpressure={"max_depth": 5, "strategy": "block"})
+    await world.finish("/jobs/batch", {"jobs": [JOB] * 5})
+    large = world.ask("POST", "/jobs/batch", {"jobs": [JOB] * 4}, ojs_block_timeout="60")
+    await breathe()
+    small = []
+    for _ in range(3):
+        small.append(world.ask("POST", "/jobs", JOB, ojs_block_timeout="60"))
+        await breathe()
+    for left in (4, 3, 2):
+        await world.run("q", count=1)
+        await breathe()
+        assert [bool(each.sent) for each in (large, *small)] == [False] * 4
+        stats = await world.stats("q")
+        assert (stats["depth"], stats["parked"]) == (left, 4)
+        refused = await world.call("POST", "/jobs", JOB)
+        assert (refused.status, refused.error["depth"]) == (429, 5), "kept places count"
+    for entered in range(1, 5):
+        await world.run("q", count=1)
+        await breathe()
+        assert [bool(each.sent) for each in (large, *small)] == [n < entered for n in range(4)]
+        assert (await world.stats("q"))["depth"] == 5
+    assert (await large.reply()).status == 201
 
 
 @in_world()

@@ -151,6 +151,29 @@ async def test_001_9_2_one_tenants_burst_is_refused_and_nobody_elses_job(world: 
     assert int(replies[5].headers["retry-after"]) >= 1
 
 
+@pytest.mark.parametrize(
+    ("limits", "job"),
+    [
+        ({"max_queue_depth": 3}, {}),
+        ({"max_scheduled": 3}, {"scheduled_at": "+PT1H"}),
+        ({"max_enqueue_rate": {"limit": 3, "period": "PT1M"}}, {}),
+    ],
+)
+@in_world()
+async def test_001_9_2_a_batch_that_is_more_than_its_tenant_may_ever_have_is_not_worth_a_retry(
+    world: World, limits: dict[str, Any], job: dict[str, Any]
+) -> None:
+    await world.put("/admin/tenants/acme", {"limits": limits})
+    own = {**JOB, **job, "meta": {"tenant_id": "acme"}}
+    await world.push(**own)
+    for size, retryable in ((3, True), (4, False)):
+        found = await world.call("POST", "/jobs/batch", {"jobs": [own] * size})
+        assert (found.status, found.error["code"]) == (429, "TENANT_LIMIT_EXCEEDED")
+        assert (found.error["retryable"], found.error["maximum"]) == (retryable, 3)
+        assert int(found.headers["retry-after"]) >= 1
+    assert (await world.stats("q"))["depth"] == 1
+
+
 @pytest.mark.parametrize("strategy", ["reject", "block", "drop_oldest"])
 @in_world()
 async def test_001_9_3_a_batch_is_never_accepted_in_part(world: World, strategy: str) -> None:
@@ -187,3 +210,24 @@ async def test_001_9_3_a_batch_larger_than_the_queue_is_refused_at_once(
     assert (found.status, found.error["retryable"]) == (429, False)
     assert await world.states(first) == ["available"]
     await world.later(MINUTE)
+
+
+@pytest.mark.parametrize("first", ["duplicate", "newcomer"])
+@pytest.mark.parametrize("bound", [1, 2])
+@in_world()
+async def test_001_9_3_a_duplicate_whose_twin_is_dropped_for_its_batch_does_not_enter(
+    world: World, first: str, bound: int
+) -> None:
+    await world.configure("q", backpressure={"max_depth": bound, "strategy": "drop_oldest"})
+    unique = {**JOB, "type": "u", "unique": {"keys": ["type"], "on_conflict": "ignore"}}
+    twin = (await world.call("POST", "/jobs", unique)).body["job"]["id"]
+    batch = [unique, *[JOB] * bound]
+    if first == "newcomer":
+        batch.reverse()
+    found = await world.call("POST", "/jobs/batch", {"jobs": batch})
+    assert found.status == 201
+    place = batch.index(unique)
+    assert found.body["deduplicated"] == [place]
+    assert found.body["jobs"][place]["id"] == twin
+    assert await world.states(twin) == ["discarded"]
+    assert (await world.stats("q"))["depth"] == bound

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from headgate.core import bounds
 from headgate.core.bounds import Accept, Depth, DropOldest, Full, decide
 from headgate.core.gates import Gate
-from headgate.core.limits import full_key
+from headgate.core.limits import Use, full_key
 from headgate.engines.contract import Draft
 from tests.model.life import Life
 from tests.model.records import TERMINAL, Entry, Place, Said
@@ -29,16 +29,22 @@ class Admission(Life):
         *,
         whole: bool = True,
         place: Place | None = None,
+        waits: bool = False,
     ) -> list[Said]:
         now = self.catch_up(now)
-        if whole:
-            said = self._admit(list(drafts), place, now)
-        else:
-            said = [outcome for draft in drafts for outcome in self._admit([draft], None, now)]
+        said = []
+        for batch in [list(drafts)] if whole else [[draft] for draft in drafts]:
+            # Whoever goes for them may be the last one who names a key that they name, too.
+            self.entering = {self._name(use, draft) for draft in batch for use in draft.uses}
+            said += self._admit(batch, place if whole else None, now, waits=waits)
+            self.entering = set()
+            self.forget_keys()
         self.settle()
         return said
 
-    def _admit(self, batch: list[Draft], place: Place | None, now: int) -> list[Said]:
+    def _admit(
+        self, batch: list[Draft], place: Place | None, now: int, *, waits: bool = False
+    ) -> list[Said]:
         """All of them or none: it is tried out before anything is done."""
         before = copy.deepcopy(self.state)
         said = [self._take(draft, now) for draft in batch]
@@ -59,8 +65,9 @@ class Admission(Life):
         if refusal is not None:
             to_blame, outcome = refusal
             if outcome.kind == "Full":
-                queue, load, _, _ = outcome.rest
-                self.tell("backpressure.rejected", now, queue, load.depth, load.bound)
+                _, _, strategy, never = outcome.rest
+                if not waits or strategy != "block" or never:
+                    self._tell_full(outcome, now)
             return [outcome if draft is to_blame else Said("Held", "") for draft in batch]
 
         def make_room() -> None:
@@ -72,7 +79,11 @@ class Admission(Life):
             said = [self._take(batch[0], now, make_room)]
         else:
             make_room()
-            said = [self._take(draft, now) for draft in batch]
+            # Whoever was a duplicate is one still when its twin had to make room: none was made for it.
+            said = [
+                outcome if outcome.kind == "Duplicate" else self._take(draft, now)
+                for draft, outcome in zip(batch, said, strict=True)
+            ]
         said = [
             self._with_load(outcome, rooms.get(draft.job.queue))
             for draft, outcome in zip(batch, said, strict=True)
@@ -82,6 +93,16 @@ class Admission(Life):
             if outcome.kind == "Pushed" and tenant is not None and tenant.window is not None:
                 tenant.window.start(now * 1000)
         return said
+
+    def _tell_full(self, said: Said, now: int) -> None:
+        queue, load, _, _ = said.rest
+        self.tell("backpressure.rejected", now, queue, load.depth, load.bound)
+
+    def turn_away(self, said: Said, now: int) -> None:
+        """Somebody who waited is refused after all."""
+        now = self.catch_up(now)
+        self._tell_full(said, now)
+        self.settle()
 
     @staticmethod
     def _with_load(outcome: Said, room: Accept | DropOldest | None) -> Said:
@@ -286,10 +307,14 @@ class Admission(Life):
     def _register(self, draft: Draft) -> None:
         """The latest that is said of a key holds for all its jobs."""
         for use in draft.uses:
-            key = full_key(use.key, use.scope, draft.job.tenant)
+            key = self._name(use, draft)
             if key not in self.state.gates:
                 self.state.gates[key] = Gate(key)
             self.state.gates[key].register(use.change)
+
+    @staticmethod
+    def _name(use: Use, draft: Draft) -> str:
+        return full_key(use.key, use.scope, draft.job.tenant)
 
     @staticmethod
     def _entry(draft: Draft) -> Entry:

@@ -18,8 +18,6 @@ ACTIONS = 64
 """So many jobs are dropped or put off by one fetch; then it passes them over."""
 TURNS = 1_000
 """Of so many bare fetches the turn is remembered."""
-BLIND_MS = 1_000
-"""When nobody knows when a key will open, a job is put off for so long."""
 
 Turns = OrderedDict[tuple[str, tuple[str, ...], tuple[int, ...]], tuple[Turn, set[int]]]
 
@@ -264,8 +262,7 @@ class Dispatch(Admission):
         for key in self.closed_keys(job, "reschedule"):
             ahead = sum(j.state == "scheduled" and j.postponed_by == key for j in self.live())
             predicted = self.state.gates[key].predict(ahead, self.state.now_us)
-            at = now + BLIND_MS if predicted is None else -(-predicted // 1000)
-            openings[key] = max(now + 1, at)
+            openings[key] = max(now + 1, -(-predicted // 1000))
         key = max(openings, key=lambda key: openings[key])
         self.change(job, "scheduled", now)
         job.due_at = openings[key]

@@ -19,6 +19,8 @@ class Ground:
         self.pools: dict[str, PoolState] = {}
         self.places: list[Place] = []
         """Producers who wait, in the order of their arrival."""
+        self.entering: set[str] = set()
+        """Keys that jobs name which are about to enter: nothing is forgotten of them."""
 
     # jobs
 

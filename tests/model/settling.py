@@ -94,7 +94,7 @@ class Settling(Ground):
             if over is not None and over.expires_at and over.expires_at * 1000 <= now_us:
                 gate.impose(None)
         for key, gate in list(self.state.gates.items()):
-            named = any(job.has_key(key) for job in self.live())
+            named = key in self.entering or any(job.has_key(key) for job in self.live())
             if not named and gate.idle(now_us):
                 del self.state.gates[key]
 

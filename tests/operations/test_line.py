@@ -31,14 +31,18 @@ class Door:
         self.asked = asyncio.Event()
 
     async def push(
-        self, drafts: Sequence[Draft], now_ms: int, *, place: Any = None
+        self, drafts: Sequence[Draft], now_ms: int, *, place: Any = None, waits: bool = False
     ) -> list[PushOutcome]:
-        self.said.append(f"push at {now_ms}" + (" from the line" if place is self else ""))
+        how = " from the line" if place is self else "" if waits else " at once"
+        self.said.append(f"push at {now_ms}{how}")
         return self._answers.pop(0)
 
     def park(self, drafts: Sequence[Draft]) -> Door | None:
         self.said.append("park")
         return self if self.has_room_in_line else None
+
+    def turn_away(self, draft: Draft, full: Full, now_ms: int) -> None:
+        self.said.append(f"{draft.job.id} turned away by {full.queue} at {now_ms}")
 
     async def wait(self, timeout_s: float) -> bool:
         self.said.append(f"wait {timeout_s}")
@@ -98,7 +102,7 @@ def test_only_what_lacks_nothing_but_room_waits(outcomes: list[PushOutcome]) -> 
 def test_who_does_not_ask_for_it_never_waits() -> None:
     door = Door([[BLOCKED]])
     assert run(door, [7], block_ms=0) == [BLOCKED]
-    assert door.said == ["push at 7"]
+    assert door.said == ["push at 7 at once"]
 
 
 def test_it_waits_in_line_and_enters_at_the_time_when_it_may() -> None:
@@ -124,12 +128,13 @@ def test_another_refusal_ends_the_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("woken", "times"), [([False], [0, 0]), ([], [0, 1_000]), ([True], [0, 0, 999, 1_001])]
+    ("woken", "times"),
+    [([False], [0, 0, 1_002]), ([], [0, 1_000, 1_002]), ([True], [0, 0, 999, 1_001, 1_002])],
 )
 def test_it_ends_when_the_time_is_up(woken: list[bool], times: list[int]) -> None:
     door = Door([[BLOCKED], [BLOCKED]], woken)
     assert run(door, times) == [BLOCKED]
-    assert door.said[-1] == "leave"
+    assert door.said[-2:] == ["j turned away by q at 1002", "leave"]
     assert times == []
 
 
@@ -137,7 +142,7 @@ def test_a_line_that_is_too_long_takes_nobody() -> None:
     door = Door([[BLOCKED]])
     door.has_room_in_line = False
     assert run(door, [0]) == [BLOCKED]
-    assert door.said == ["push at 0", "park"]
+    assert door.said == ["push at 0", "park", "j turned away by q at 0"]
 
 
 def test_nothing_is_pushed_for_a_client_that_has_left() -> None:

@@ -341,7 +341,9 @@ def test_a_job_can_be_put_off(door: str) -> None:
     [
         (None, "error"),
         ("broken", "error"),
-        ({}, "error.code"),
+        ({}, "error.message"),
+        ({"message": "m"}, "error.code"),
+        ({"message": "m", "type": ""}, "error.code"),
         ({"code": "c"}, "error.message"),
         ({"code": "", "message": "m"}, "error.code"),
         ({**ERROR, "retryable": "no"}, "error.retryable"),

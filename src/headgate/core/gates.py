@@ -18,6 +18,7 @@ from headgate.core.times import LAST_INSTANT_MS
 from headgate.core.windows import Pace, Rate, Window
 
 __all__ = [
+    "UNKNOWN_US",
     "UNLIMITED",
     "Closed",
     "Gate",
@@ -34,6 +35,9 @@ Kind: TypeAlias = Literal["concurrency", "rate", "throttle", "hold"]
 
 UNLIMITED: Final = 2**31
 """What `permits` says when nothing limits it."""
+
+UNKNOWN_US: Final = 1_000_000
+"""After so long it is worth a look where nobody knows when a gate opens."""
 
 _LAST_US: Final = LAST_INSTANT_MS * 1000
 
@@ -211,24 +215,41 @@ class Gate:
             free = min(free, 1 if self._due_us(limits.throttle) <= now_us else 0)
         return max(free, 0)
 
-    def predict(self, ahead: int, now_us: int) -> int | None:
+    def predict(self, ahead: int, now_us: int) -> int:
         """When a job could start if `ahead` others go first, each as soon as it may.
 
-        None when no slot is free, because nobody knows when a holder leaves.
-        Where rate and throttle are both at work it may be too early, never too late.
+        Nobody knows when a holder leaves, or a limit of 0 is changed: then it is worth a look after `UNKNOWN_US`, but not before all else allows it.
+        Where rate and throttle are both at work it may be too early, never too late; where an override ends in between, all are reckoned to go after its end.
         """
         limits, window = self._in_force(now_us)
-        if limits.concurrency is not None and len(self.holders) >= limits.concurrency:
+        at = self._expected(limits, window, ahead, now_us, now_us)
+        if self.override is not None and self._overridden_at(now_us):
+            end = self.override.expires_at * 1000
+            if end and (at is None or at >= end):
+                window = None if self.limits.rate is None else self._window
+                at = self._expected(self.limits, window, ahead, end, now_us)
+        if at is None:
+            at = max(now_us + UNKNOWN_US, self.hold_until_us)
+        return min(at, _LAST_US)
+
+    def _expected(
+        self, limits: Limits, window: Window | None, ahead: int, from_us: int, now_us: int
+    ) -> int | None:
+        """The same from then on under these limits; None where they let nothing start at all."""
+        if limits.concurrency == 0:
             return None
-        earliest = max(now_us, self.hold_until_us)
+        earliest = max(from_us, self.hold_until_us)
         at = earliest
+        if limits.concurrency is not None and len(self.holders) >= limits.concurrency:
+            at = max(at, now_us + UNKNOWN_US)
         if window is not None:
             periods, rest = divmod(ahead, window.rate.limit)
-            at = max(earliest, window.opens_us(rest)) + periods * window.rate.period_us
+            room_at = max(earliest, window.opens_us(rest)) + periods * window.rate.period_us
+            at = max(at, room_at)
         if limits.throttle is not None:
             due = max(earliest, self._due_us(limits.throttle))
             at = max(at, due - (-ahead * limits.throttle.period_us // limits.throttle.limit))
-        return min(at, _LAST_US)
+        return at
 
     def start(self, job_id: str, claim: int, now_us: int) -> None:
         """Let a job start: it takes a slot and counts in window and pace.

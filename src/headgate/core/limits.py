@@ -50,6 +50,20 @@ def full_key(key: str, scope: Scope, tenant: str) -> str:
     return key if scope == "global" else f"@{tenant or '_default'}/{key}"
 
 
+def parted(name: str) -> tuple[str, str]:
+    """The key and the tenant in the name under which a gate is kept; no tenant where it is everybody's."""
+    if not name.startswith("@"):
+        return name, ""
+    tenant, _, key = name[1:].partition("/")
+    return key, tenant
+
+
+def plainly(name: str) -> str:
+    """The same for people."""
+    key, tenant = parted(name)
+    return f"{key} of the tenant {tenant}" if tenant else key
+
+
 def queue_key(queue: str) -> str:
     """The name of a queue's own gate; as no client's key has a slash, none can reach it."""
     return f"/queue/{queue}"

@@ -203,6 +203,11 @@ class Full(Struct):
     retry_after_s: int
     """When there should be room, going by what has left the queue lately."""
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it is of use to stand in line."""
+        return self.strategy == "block" and not self.never
+
 
 class TenantFull(Struct):
     """The tenant has used up one of its limits."""
@@ -213,6 +218,8 @@ class TenantFull(Struct):
     current: int
     maximum: int
     retry_after_s: int
+    never: bool = False
+    """Trying again is no use: the push is more than the limit allows at all."""
 
 
 class Held(Struct):
@@ -551,14 +558,19 @@ class Engine(Protocol):
         *,
         whole: bool = True,
         place: Place | None = None,
+        waits: bool = False,
     ) -> list[PushOutcome]:
         """One outcome per draft. When `whole`, one refusal refuses all (a Duplicate to be ignored is none).
 
         Where producers wait in line before a queue, all room is kept for them; `place` is that of this one.
+        Who `waits` is not told of as refused by a full queue at which waiting is of use.
         """
 
     def park(self, drafts: Sequence[Draft]) -> Place | None:
         """Stand in line before the full queues of these drafts; None when too many do already."""
+
+    def turn_away(self, draft: Draft, full: Full, now_ms: int) -> None:
+        """Tell that this is refused now for want of room, after all."""
 
     async def fetch(self, fetch: Fetch, now_ms: int) -> list[Job]:
         """Claim jobs, queue after queue in the order given; none for a worker that is not running."""
@@ -681,7 +693,10 @@ class Engine(Protocol):
     async def lift(self, key: str, by: str, now_ms: int) -> bool:
         """Take back override and hold; false when nobody knows the key."""
 
-    async def key_jobs(self, key: str, limit: int, offset: int, now_ms: int) -> KeyJobs | None: ...
+    async def key_jobs(
+        self, key: str, limit: int, offset: int, now_ms: int, *, tenant: str = ""
+    ) -> KeyJobs | None:
+        """One page of the jobs of a key; only this tenant's where one is named."""
 
     # pools
 

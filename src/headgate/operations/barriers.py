@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.core.job import Job
+from headgate.core.limits import plainly
 from headgate.core.times import duration_text, instant_text
 from headgate.engines.contract import Barrier
 from headgate.operations.remedies import About
@@ -115,10 +116,7 @@ _SENTENCES: Final[dict[str, Callable[[Barrier, Job, About, int], str]]] = {
 
 
 def _whose(barrier: Barrier) -> str:
-    tenant, separator, key = barrier.name.removeprefix("@").partition("/")
-    if barrier.scope == "key" and separator:
-        return f"The key {key} of the tenant {tenant}"
-    return f"The {barrier.scope} {barrier.name}"
+    return f"The {barrier.scope} {plainly(barrier.name)}"
 
 
 def _opening(barrier: Barrier, now_ms: int) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from headgate.core.job import Job, More
-from headgate.core.limits import queue_key, tenant_key
+from headgate.core.limits import plainly, queue_key, tenant_key
 from headgate.core.states import AVAILABLE, TERMINAL
 from headgate.engines.contract import Barrier, Engine, Explanation
 from headgate.operations import remedies
@@ -109,7 +109,7 @@ def _standing(job: Job, now_ms: int) -> str:
         case "scheduled":
             text = f"The job is scheduled for {when(job.due_at, now_ms)}."
             if job.more is not None and job.more.postponed_by:
-                text += f" The key {job.more.postponed_by} was closed and put it off."
+                text += f" The key {plainly(job.more.postponed_by)} was closed and put it off."
         case "retryable":
             text = f"The job failed, {attempts}, and is tried again at {when(job.due_at, now_ms)}."
         case _:

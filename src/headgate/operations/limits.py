@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from headgate.core import limits
 from headgate.core.errors import InvalidRequest, NotFound
-from headgate.core.limits import check_key, full_key, override_from, queue_limits_from
+from headgate.core.limits import (
+    check_key,
+    full_key,
+    override_from,
+    parted,
+    plainly,
+    queue_limits_from,
+)
 from headgate.core.queues import check_name
 from headgate.core.states import AVAILABLE, PENDING, RETRYABLE, SCHEDULED, STATES, TERMINAL
 from headgate.core.tenants import DEFAULT_TENANT, check_tenant
@@ -18,11 +25,16 @@ WAITING: Final = (AVAILABLE, SCHEDULED, RETRYABLE, PENDING)
 """Whose jobs a command by key is for when it names no state."""
 
 
-def name_of(key: str, tenant: str | None) -> str:
-    """The name under which the key is kept; a tenant's own where a tenant is named."""
+def name_of(key: str, tenant: str | None, only: str = "") -> str:
+    """The name under which the key is kept; a tenant's own where a tenant is named.
+
+    Who may see one tenant `only` is refused the keys of others.
+    """
     check_key(key)
     if tenant is None:
         return key
+    if only not in {"", tenant}:
+        raise InvalidRequest(field="tenant", expected=f"absent, or {only}, for which you act")
     if tenant != DEFAULT_TENANT:
         check_tenant(tenant)
     return full_key(key, "tenant", tenant)
@@ -49,8 +61,11 @@ async def lift(engine: Engine, name: str, by: str, now_ms: int) -> None:
         raise unknown(name)
 
 
-async def jobs(engine: Engine, name: str, limit: int, offset: int, now_ms: int) -> KeyJobs:
-    found = await engine.key_jobs(name, limit, offset, now_ms)
+async def jobs(
+    engine: Engine, name: str, limit: int, offset: int, now_ms: int, *, tenant: str = ""
+) -> KeyJobs:
+    """Of all tenants, or of one."""
+    found = await engine.key_jobs(name, limit, offset, now_ms, tenant=tenant)
     if found is None:
         raise unknown(name)
     return found
@@ -62,8 +77,10 @@ async def cancel(
     states: Sequence[str] | None,
     new_id: Callable[[int], str],
     now_ms: int,
+    *,
+    tenant: str = "",
 ) -> Task:
-    """Cancel the jobs of a key; those that run only where their state is named."""
+    """Cancel the jobs of a key, of all tenants or of one; those that run only where their state is named."""
     for state in states or ():
         if state not in STATES or state in TERMINAL:
             live = [each for each in STATES if each not in TERMINAL]
@@ -71,7 +88,7 @@ async def cancel(
     if states is not None and not states:
         raise InvalidRequest(field="states", expected="at least one state")
     await look_up(engine, name, now_ms)
-    query = Query(key=name, states=tuple(states) if states else WAITING)
+    query = Query(key=name, states=tuple(states) if states else WAITING, tenant=tenant or None)
     return await bulk.start(engine, "cancel", query, new_id, now_ms)
 
 
@@ -88,4 +105,6 @@ async def limit_queue(
 
 
 def unknown(name: str) -> NotFound:
-    return NotFound(f"nothing is known of the key {name}", details={"key": name})
+    key, tenant = parted(name)
+    details = {"key": key, "tenant": tenant} if tenant else {"key": key}
+    return NotFound(f"nothing is known of the key {plainly(name)}", details=details)

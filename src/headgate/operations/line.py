@@ -27,12 +27,14 @@ async def in_line(
     """
     now = now_ms()
     wanted = await drafts(now)
-    outcomes = await engine.push(wanted, now)
-    if block_ms <= 0 or not _lack_room(outcomes):
+    waits = block_ms > 0
+    outcomes = await engine.push(wanted, now, waits=waits)
+    if not waits or not _lack_room(outcomes):
         return outcomes
     # Nothing may be awaited in between: whoever asks later must not come to stand in front.
     place = engine.park(wanted)
     if place is None:
+        _turn_away(engine, wanted, outcomes, now)
         return outcomes
     leaving: asyncio.Future[None] | None = None
     try:
@@ -43,7 +45,12 @@ async def in_line(
             if left_ms <= 0 or not await unless_gone(place.wait(left_ms / 1000), leaving):
                 break
             now = now_ms()
-            outcomes = await engine.push(await drafts(now), now, place=place)
+            wanted = await drafts(now)
+            outcomes = await engine.push(wanted, now, place=place, waits=True)
+        else:
+            return outcomes
+        if not leaving.done():
+            _turn_away(engine, wanted, outcomes, now_ms())
         return outcomes
     finally:
         place.close()
@@ -51,12 +58,21 @@ async def in_line(
             leaving.cancel()
 
 
+def _turn_away(
+    engine: Engine, wanted: Sequence[Draft], outcomes: Sequence[PushOutcome], now_ms: int
+) -> None:
+    """What was no refusal as long as there was time to wait is one now."""
+    for draft, outcome in zip(wanted, outcomes, strict=True):
+        if isinstance(outcome, Full):
+            engine.turn_away(draft, outcome, now_ms)
+
+
 def _lack_room(outcomes: Sequence[PushOutcome]) -> bool:
     """Whether nothing is in the way but full queues that let producers wait."""
     waits = False
     for outcome in outcomes:
         match outcome:
-            case Full(strategy="block", never=False):
+            case Full() if outcome.may_wait:
                 waits = True
             case Held() | Duplicate(ignore=True):
                 pass

@@ -168,14 +168,8 @@ def accepted(outcome: PushOutcome) -> Pushed | Duplicate:
             raise errors.QueueNotFound(f"there is no queue {queue}", details={"queue": queue})
         case Full():
             raise _full(outcome)
-        case TenantFull(tenant, limit, current, maximum, retry_after_s):
-            raise errors.TenantLimitExceeded(
-                tenant_id=tenant,
-                limit=limit,
-                current=current,
-                maximum=maximum,
-                retry_after_s=retry_after_s,
-            )
+        case TenantFull():
+            raise _tenant_full(outcome)
         case Held():
             raise errors.Conflict("rolled back, because another job of the request was refused")
         case _:
@@ -201,6 +195,26 @@ def _full(outcome: Full) -> errors.QueueFull:
     if outcome.never:
         refusal.retryable = False
         refusal.hint = "Send fewer jobs in one request, or raise the queue's bound."
+    return refusal
+
+
+def _tenant_full(outcome: TenantFull) -> errors.TenantLimitExceeded:
+    message = ""
+    if outcome.never:
+        message = (
+            f"tenant {outcome.tenant} has a {outcome.limit} of {outcome.maximum}, and this is more"
+        )
+    refusal = errors.TenantLimitExceeded(
+        message,
+        tenant_id=outcome.tenant,
+        limit=outcome.limit,
+        current=outcome.current,
+        maximum=outcome.maximum,
+        retry_after_s=outcome.retry_after_s,
+    )
+    if outcome.never:
+        refusal.retryable = False
+        refusal.hint = "Send fewer jobs in one request, or raise the tenant's limit."
     return refusal
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from headgate.core.gates import Limits, Override
 from headgate.core.job import Job
+from headgate.core.limits import parted
 from headgate.engines.contract import Barrier
 
 
@@ -72,7 +73,5 @@ def _of(barrier: Barrier) -> str:
         case "tenant":
             return f"/ojs/v1/admin/tenants/{barrier.name}/limits"
         case _:
-            tenant, separator, key = barrier.name.removeprefix("@").partition("/")
-            if barrier.name.startswith("@") and separator:
-                return f"/ojs/v1/rate-limits/{key}?tenant={tenant}"
-            return f"/ojs/v1/rate-limits/{barrier.name}"
+            key, tenant = parted(barrier.name)
+            return f"/ojs/v1/rate-limits/{key}" + (f"?tenant={tenant}" if tenant else "")

@@ -7,12 +7,16 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
+from headgate.core.limits import parted
 from headgate.core.times import instant_text
+from headgate.wire.limits import named
 
 _encode = msgspec.json.Encoder().encode
 
 _INSTANTS: Final = ("_at", "until")
 _PERCENT: Final = "job.progress"
+_KEYS: Final = "rate_limit."
+"""Events that are about keys."""
 
 
 class Happening(Protocol):
@@ -60,10 +64,14 @@ def event_json(event: Happening, source: str) -> bytes:
             "type": event.kind,
             "source": source,
             "time": time,
-            "subject": event.subject,
+            "subject": _subject(event),
             "data": {**_about(event), "timestamp": time, **_data(event)},
         }
     )
+
+
+def _subject(event: Happening) -> str:
+    return parted(event.subject)[0] if event.kind.startswith(_KEYS) else event.subject
 
 
 def _about(event: Happening) -> dict[str, Any]:
@@ -86,10 +94,12 @@ def _data(event: Happening) -> dict[str, Any]:
         return {}
     if event.kind == _PERCENT:
         return _progress(event.data)
-    return {
+    found = {
         name: instant_text(value) if name.endswith(_INSTANTS) and isinstance(value, int) else value
         for name, value in event.data.items()
     }
+    key = found.get("key")
+    return found if key is None else found | named(key)
 
 
 def _progress(data: dict[str, Any]) -> dict[str, Any]:

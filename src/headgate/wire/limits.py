@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from headgate.core.gates import GateState
-from headgate.core.limits import LIMITS, state_json
+from headgate.core.limits import LIMITS, parted, state_json
 from headgate.wire.bulk import TaskInfo
 from headgate.wire.paging import NumberedPagination
 
@@ -105,14 +105,6 @@ class QueueRateLimit(Struct):
     concurrency: ConcurrencyUse | UnsetType = UNSET
     rate: RateUse | UnsetType = UNSET
     throttle: ThrottleUse | UnsetType = UNSET
-
-
-def parted(name: str) -> tuple[str, str]:
-    """The key and the tenant in the name under which a gate is kept; no tenant where it is everybody's."""
-    if not name.startswith("@"):
-        return name, ""
-    tenant, _, key = name[1:].partition("/")
-    return key, tenant
 
 
 def named(name: str) -> dict[str, str]:

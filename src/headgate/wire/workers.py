@@ -68,9 +68,10 @@ class JobAckRequest(Struct):
 class JobError(Struct):
     """What went wrong in an attempt."""
 
-    code: Annotated[str, Meta(min_length=1, max_length=255)]
     message: str
     """Cut after 65,536 characters."""
+    code: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    """The type stands for it where it is absent; one of them there must be."""
     type: Annotated[str, Meta(max_length=255)] | None = None
     retryable: bool | None = None
     details: dict[str, Any] | None = None
@@ -211,13 +212,16 @@ def failure_of(
     retry_after_ms: int | None = None,
     field: str = "error",
 ) -> Failure:
-    """What the attempt reported. Raises TooLarge where it reports too much to be kept."""
+    """What the attempt reported. Raises TooLarge where it reports too much to be kept, and InvalidRequest where it does not say what it is."""
+    code = error.code or error.type
+    if not code:
+        raise InvalidRequest(f"{field}.code is missing", field=f"{field}.code", expected="given")
     if error.details is not None and len(_encode(error.details)) > MAX_DETAILS:
         raise TooLarge(field=f"{field}.details", expected=f"at most {MAX_DETAILS} bytes")
     # A worker that merely gives a job back says nothing of when.
     put_off = retry_after_ms is not None or error.rate_limit_until is not None
     found: dict[str, Any] = {
-        "code": error.code,
+        "code": code,
         "message": error.message[:MAX_MESSAGE],
         "type": error.type or "",
         "retryable": error.retryable,

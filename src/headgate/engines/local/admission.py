@@ -7,8 +7,8 @@ All of it is one step, so what was found to be so is still so when the jobs ente
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from headgate.core.bounds import Bounds, Depth, DropOldest, Load, decide, loads, tightest, warns
 from headgate.core.bounds import Full as Over
@@ -31,10 +31,9 @@ from headgate.engines.contract import (
 from headgate.engines.local.life import Life
 from headgate.engines.local.line import Waiter
 from headgate.engines.local.queue import Queue, size_of
-from headgate.engines.local.tenantry import SOON_S, Tenantry
+from headgate.engines.local.tenantry import MOST_WAIT_S, SOON_S, Tenantry
 
 MOST_PARKED: Final = 1_000
-MOST_WAIT_S: Final = 60
 
 
 class Plan:
@@ -61,18 +60,24 @@ class Admission:
         self.parked: dict[Waiter, None] = {}
 
     def push(
-        self, drafts: Sequence[Draft], now: int, *, whole: bool, place: Place | None
+        self,
+        drafts: Sequence[Draft],
+        now: int,
+        *,
+        whole: bool,
+        place: Place | None,
+        waits: bool,
     ) -> list[PushOutcome]:
         waiter = place if isinstance(place, Waiter) else None
         if len(drafts) == 1:
-            return [self._push(drafts[0], now, waiter)]
+            return [self._push(drafts[0], now, waiter, waits=waits)]
         if not whole:
-            return [self._push(draft, now, None) for draft in drafts]
-        return self._push_all(drafts, now, waiter)
+            return [self._push(draft, now, None, waits=waits) for draft in drafts]
+        return self._push_all(drafts, now, waiter, waits=waits)
 
     # one job
 
-    def _push(self, draft: Draft, now: int, place: Waiter | None) -> PushOutcome:
+    def _push(self, draft: Draft, now: int, place: Waiter | None, *, waits: bool) -> PushOutcome:
         job = draft.job
         refusal = self._shut(draft)
         if refusal is not None:
@@ -87,7 +92,7 @@ class Admission:
             victims = [] if twin is None or twin.state in TERMINAL else [twin]
             plan = self._plan([draft], victims, now, place)
             if plan.refused is not None:
-                return plan.refused[1]
+                return self._refused(draft, plan.refused[1], now, waits=waits)
             return self._enter(draft, twin, now, plan)
         return self._enter(draft, twin, now, None)
 
@@ -119,14 +124,27 @@ class Admission:
                 # Its own words would contradict the schedule that it gets.
                 job.fixed = unscheduled(job.fixed)
             replaced = twin.id
-            if twin.state not in TERMINAL:
-                self._life.cancel(twin, "system", f"replaced by {job.id}", now)
+        goes = twin is not None and twin.state not in TERMINAL
+        kept = (draft,) if goes or (plan is not None and plan.drops) else ()
+        self._keep_keys(kept)
+        if twin is not None and goes:
+            self._life.cancel(twin, "system", f"replaced by {job.id}", now)
         if plan is not None:
             self._make_room(plan, now)
         self._life.accept(job, now, draft.uses)
+        self._leave_keys(kept)
         if job.tenant:
             self._tenantry.pushed(job, now)
         return Pushed(job, replaced, None if plan is None else plan.warnings.get(job.queue))
+
+    def _keep_keys(self, drafts: Iterable[Draft]) -> None:
+        """Let nothing be forgotten of the keys of jobs that are about to enter, though the last other job which names one goes in the same step."""
+        for draft in drafts:
+            self._tables.keys.use(draft.job)
+
+    def _leave_keys(self, drafts: Iterable[Draft]) -> None:
+        for draft in drafts:
+            self._tables.keys.unuse(draft.job)
 
     def _make_room(self, plan: Plan, now: int) -> None:
         for queue, count in plan.drops:
@@ -137,10 +155,10 @@ class Admission:
     # all of them or none
 
     def _push_all(
-        self, drafts: Sequence[Draft], now: int, place: Waiter | None
+        self, drafts: Sequence[Draft], now: int, place: Waiter | None, *, waits: bool
     ) -> list[PushOutcome]:
-        outcomes, entering, victims = self._rehearse(drafts, now)
-        if outcomes is not None:
+        outcomes, entering, victims, refused = self._rehearse(drafts, now)
+        if refused:
             return outcomes
         plan = None
         if any(self._is_counted(draft.job) for draft in entering):
@@ -148,17 +166,21 @@ class Admission:
             if plan.refused is not None:
                 at, refusal = plan.refused
                 to_blame = entering[at]
+                self._refused(to_blame, refusal, now, waits=waits)
                 return [refusal if draft is to_blame else Held() for draft in drafts]
+        kept = entering if victims or (plan is not None and plan.drops) else ()
+        self._keep_keys(kept)
+        if plan is not None:
             self._clear(victims, plan, now)
         found: list[PushOutcome] = []
-        for draft in drafts:
-            policy, fingerprint = draft.unique, draft.job.unique
-            twin = None if policy is None else self._twins.of(draft, now)
-            if twin is not None and policy is not None and policy.on_conflict == "ignore":
-                assert fingerprint is not None
-                found.append(Duplicate(twin, fingerprint, ignore=True))
+        for draft, outcome in zip(drafts, outcomes, strict=True):
+            if isinstance(outcome, Duplicate):
+                # Also when its twin had to make room just now: no room was made for this one.
+                found.append(outcome)
             else:
+                twin = None if draft.unique is None else self._twins.of(draft, now)
                 found.append(self._enter(draft, twin, now, plan))
+        self._leave_keys(kept)
         return found
 
     def _clear(self, victims: Sequence[Job], plan: Plan, now: int) -> None:
@@ -172,8 +194,8 @@ class Admission:
 
     def _rehearse(
         self, drafts: Sequence[Draft], now: int
-    ) -> tuple[list[PushOutcome] | None, list[Draft], list[Job]]:
-        """What would be refused if the batch were pushed one by one, else who would enter and who would go."""
+    ) -> tuple[list[PushOutcome], list[Draft], list[Job], bool]:
+        """What would become of each if the batch were pushed one by one, who would enter and who would go; and whether anything is refused."""
         taken: set[str] = set()
         accepted: dict[str, list[Draft]] = {}
         entering: dict[str, Draft] = {}
@@ -215,7 +237,7 @@ class Admission:
                 refused = True
             outcomes.append(outcome)
         victims = [job for name, job in replaced.items() if name not in taken]
-        return outcomes if refused else None, list(entering.values()), victims
+        return outcomes, list(entering.values()), victims, refused
 
     # room
 
@@ -289,33 +311,39 @@ class Admission:
 
     def _full(self, queue: Queue, over: Over, jobs: Sequence[Job], now: int) -> Full:
         load = over.load
-        bounds = queue.resolved.bounds
-        data = {
-            "queue": queue.name,
-            "depth": load.depth,
-            "bound": load.bound,
-            "job_type": jobs[0].type,
-            "measure": load.measure,
-            "strategy": bounds.strategy,
-        }
-        self._tables.events.add(
-            "backpressure.rejected", now, queue.name, jobs[0].type, queue.name, data=data
-        )
         excess = load.depth - load.bound
         excess += sum(map(size_of, jobs)) if load.measure == "bytes" else len(jobs)
         if load.measure == "bytes":
             excess = math.ceil(excess * max(1, queue.live) / max(1, queue.bytes))
-        return Full(
-            queue.name, load, bounds.strategy, over.never, self._wait_s(queue, excess, over, now)
-        )
+        wait_s = self._wait_s(queue, excess, over, now)
+        return Full(queue.name, load, queue.resolved.bounds.strategy, over.never, wait_s)
+
+    def _refused(self, draft: Draft, refusal: PushOutcome, now: int, *, waits: bool) -> PushOutcome:
+        """The same refusal, told unless its producer would rather wait and may."""
+        if isinstance(refusal, Full) and not (waits and refusal.may_wait):
+            self.turn_away(draft.job.type, refusal, now)
+        return refusal
+
+    def turn_away(self, job_type: str, full: Full, now: int) -> None:
+        """Tell that a job of this type is refused for want of room."""
+        name = full.queue
+        data = {
+            "queue": name,
+            "depth": full.load.depth,
+            "bound": full.load.bound,
+            "job_type": job_type,
+            "measure": full.load.measure,
+            "strategy": full.strategy,
+        }
+        self._tables.events.add("backpressure.rejected", now, name, job_type, name, data=data)
 
     @staticmethod
     def _wait_s(queue: Queue, excess: int, over: Over, now: int) -> int:
         """How long so many jobs need to leave, going by those that left in the last minute."""
         if over.never:
             return MOST_WAIT_S
-        rates = queue.recent.rates(now)
-        left = rates.completed_last_minute + rates.failed_last_minute
+        # A bound on jobs that wait has room again as soon as one of them runs.
+        left = queue.recent.left(now, to_run=over.load.measure == "jobs")
         if not left:
             return SOON_S
         return max(1, min(MOST_WAIT_S, math.ceil(max(1, excess) * 60 / left)))
@@ -385,15 +413,24 @@ class Admission:
             queue.warned = is_near
             shown = load or Load("jobs", queue.depth.waiting, 0)
             kind = "backpressure.warning" if is_near else "backpressure.cleared"
-            data = {"queue": queue.name, "depth": shown.depth, "bound": shown.bound}
+            data = _crossing(queue, shown)
             self._tables.events.add(kind, at, queue.name, queue=queue.name, data=data)
         full = next((load for load in found if load.depth >= load.bound), None)
         if (full is not None) != queue.filled:
             queue.filled = full is not None
             if full is not None:
-                data = {"queue": queue.name, "depth": full.depth, "bound": full.bound}
+                data = _crossing(queue, full)
                 self._tables.events.add("queue.full", at, queue.name, queue=queue.name, data=data)
         queue.refollow()
+
+
+def _crossing(queue: Queue, load: Load) -> dict[str, Any]:
+    return {
+        "queue": queue.name,
+        "depth": load.depth,
+        "bound": load.bound,
+        "measure": load.measure,
+    }
 
 
 class Twins:

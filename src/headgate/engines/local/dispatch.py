@@ -29,8 +29,6 @@ from headgate.engines.local.workers import Workers
 
 MOST_ACTIONS: Final = 64
 """How many jobs one fetch may drop or put off on its way."""
-UNKNOWN_MS: Final = 1_000
-"""After so long a job comes back that waits for a slot of which nobody knows when it is free."""
 SHARE: Final = "share"
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -187,8 +185,7 @@ class Dispatch:
         latest, by = 0, ""
         for key, what in closed:
             if what == "reschedule":
-                at_us = key.predict(key.postponed, now_us)
-                at = now + UNKNOWN_MS if at_us is None else max(now + 1, -(-at_us // 1000))
+                at = max(now + 1, -(-key.predict(key.postponed, now_us) // 1000))
                 if at > latest:
                     latest, by = at, key.key
         self._life.postpone(job, by, latest, now)

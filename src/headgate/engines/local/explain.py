@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import Final
 
@@ -107,16 +108,30 @@ class Explainer:
         waiting = max(0, key.waiting - key.permits(now_us))
         return KeyView(key.key, key.state(now_us), waiting)
 
-    def key_jobs(self, key: Key, limit: int, offset: int) -> KeyJobs:
-        """One page of those that the key allows, followed by those that it does not."""
+    def key_jobs(self, key: Key, limit: int, offset: int, tenant: str = "") -> KeyJobs:
+        """One page of those that the key allows, followed by those that it does not; of all tenants or of one."""
         jobs = self._tables.jobs
         running = [jobs[job_id] for job_id in key.holders]
-        admitted = min(key.permits(self._tables.keys.now_us), key.waiting)
+        admitted, waiting = min(key.permits(self._tables.keys.now_us), key.waiting), key.waiting
+        by_age = key.by_age
+        if tenant:
+            own = [lane for lane in key.passing if lane.tenant == tenant]
+            running = [job for job in running if job.tenant == tenant]
+            waiting = sum(lane.size for lane in own)
+            if admitted < key.waiting:
+                first = islice(key.by_age(), admitted)
+                admitted = sum(job.tenant == tenant for job in first)
+            else:
+                admitted = waiting
+
+            def by_age() -> Iterator[Job]:
+                return merge(*(lane.by_age() for lane in own), key=lambda job: job.seq)
+
         allowed_total = len(running) + admitted
         allowed = running[offset : offset + limit]
         rate_limited: list[Job] = []
         start = max(0, offset - len(running))
         left = limit - len(allowed)
-        for place, job in enumerate(islice(key.by_age(), start, start + left), start):
+        for place, job in enumerate(islice(by_age(), start, start + left), start):
             (allowed if place < admitted else rate_limited).append(job)
-        return KeyJobs(allowed, rate_limited, allowed_total, key.waiting - admitted)
+        return KeyJobs(allowed, rate_limited, allowed_total, waiting - admitted)

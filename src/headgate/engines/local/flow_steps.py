@@ -53,10 +53,14 @@ class FlowSteps(Ground):
     def _tell_key(self, kind: str, key: str, by: str, now: int) -> None:
         self._events.add(kind, now, key, data={"key": key, "by": by})
 
-    async def key_jobs(self, key: str, limit: int, offset: int, now_ms: int) -> KeyJobs | None:
+    async def key_jobs(
+        self, key: str, limit: int, offset: int, now_ms: int, *, tenant: str = ""
+    ) -> KeyJobs | None:
         self._begin(now_ms)
         known = self._tables.keys.known.get(key)
-        return None if known is None else self._explainer.key_jobs(known, limit, offset)
+        if known is None:
+            return None
+        return self._explainer.key_jobs(known, limit, offset, tenant)
 
     # pools
 

@@ -27,6 +27,7 @@ from headgate.engines.contract import (
     Extend,
     Fail,
     Fetch,
+    Full,
     Interest,
     Missing,
     NotHolder,
@@ -63,15 +64,20 @@ class JobSteps(Ground):
         *,
         whole: bool = True,
         place: Place | None = None,
+        waits: bool = False,
     ) -> list[PushOutcome]:
         now = self._begin(now_ms)
-        return self._admission.push(drafts, now, whole=whole, place=place)
+        return self._admission.push(drafts, now, whole=whole, place=place, waits=waits)
 
     def park(self, drafts: Sequence[Draft]) -> Waiter | None:
         waiter = self._admission.park(drafts)
         if waiter is not None and (self._closing or self._down is not None):
             waiter.end()
         return waiter
+
+    def turn_away(self, draft: Draft, full: Full, now_ms: int) -> None:
+        now = self._begin(now_ms)
+        self._admission.turn_away(draft.job.type, full, now)
 
     # reservations
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from headgate.core import history
 from headgate.core.job import MAX_ERRORS, Job
-from headgate.core.limits import Use
+from headgate.core.limits import Use, plainly
 from headgate.core.queues import Resolved
 from headgate.core.retry import Discard, Failure, Requeue, RetryAt, decide
 from headgate.core.states import (
@@ -105,6 +105,7 @@ class Life:
         job.worker = ""
         job.visible_until = 0
         tables.save(job, ACTIVE)
+        tables.queues[job.queue].recent.came_back(at)
         tables.line_up(job)
         self._follow(job, at)
 
@@ -276,6 +277,7 @@ class Life:
         more = job.rare()
         more.retry_delay_ms = decision.delay_ms
         tables.save(job, ACTIVE)
+        tables.queues[job.queue].recent.came_back(at)
         self._arm_waiting(job)
         data: dict[str, Any] = {
             "attempt": job.attempt,
@@ -396,7 +398,10 @@ class Life:
     def drop(self, job: Job, key: str, at: int) -> None:
         """A key is closed at which the job does not want to wait."""
         self._note(
-            job, history.entry(job.attempt, "rate_limited", f"{key} is closed", "rate_limited", at)
+            job,
+            history.entry(
+                job.attempt, "rate_limited", f"{plainly(key)} is closed", "rate_limited", at
+            ),
         )
         data = {"key": key, "job_id": job.id, "job_type": job.type}
         events = self.tables.events

@@ -18,7 +18,7 @@ class Recent:
 
     def __init__(self) -> None:
         self._seconds: deque[list[int]] = deque(maxlen=61)
-        """[second, completed, failed, started]"""
+        """[second, completed, failed, started, came back]"""
         self._minutes: deque[list[int]] = deque(maxlen=KEPT_MINUTES)
         """[minute, enqueued, completed, failed]"""
         self._durations: deque[int] = deque(maxlen=SAMPLES)
@@ -32,6 +32,10 @@ class Recent:
     def started(self, now_ms: int, wait_ms: int) -> None:
         self._waits.append(wait_ms)
         self._second(now_ms)[3] += 1
+
+    def came_back(self, now_ms: int) -> None:
+        """A job that was started waits again."""
+        self._second(now_ms)[4] += 1
 
     def completed(self, now_ms: int, duration_ms: int) -> None:
         self._durations.append(duration_ms)
@@ -53,7 +57,7 @@ class Recent:
         second = now_ms // SECOND_MS
         seconds = self._seconds
         if not seconds or seconds[-1][0] != second:
-            seconds.append([second, 0, 0, 0])
+            seconds.append([second, 0, 0, 0, 0])
         return seconds[-1]
 
     def _minute(self, now_ms: int) -> list[int]:
@@ -62,6 +66,16 @@ class Recent:
         if not minutes or minutes[-1][0] != minute:
             minutes.append([minute, 0, 0, 0])
         return minutes[-1]
+
+    def left(self, now_ms: int, *, to_run: bool) -> int:
+        """How many jobs have left the queue in the last minute; `to_run`: also those that went only as far as a worker."""
+        after = now_ms // SECOND_MS - 60
+        ended = started = 0
+        for second, completed, failed, begun, back in self._seconds:
+            if second > after:
+                ended += completed + failed
+                started += begun - back
+        return max(ended, started) if to_run else ended
 
     def rates(self, now_ms: int) -> Rates:
         second = now_ms // SECOND_MS

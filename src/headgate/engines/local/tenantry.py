@@ -28,6 +28,8 @@ from headgate.engines.local.tables import Tables
 TENANT: Final = "tenant"
 SOON_S: Final = 5
 """When to try again where nobody knows."""
+MOST_WAIT_S: Final = 60
+"""What is said where trying again is of no use, because something has to be said."""
 
 
 class _Stored(Struct, array_like=True):
@@ -89,9 +91,8 @@ class Tenantry:
                 current = self._count(queue, tenant, states) - _among(leaving, states, queue)
                 coming = _among(jobs, states, queue)
                 if coming and current + coming > limits.max_queue_depth:
-                    return TenantFull(
-                        tenant, "max_queue_depth", current, limits.max_queue_depth, SOON_S
-                    )
+                    most = limits.max_queue_depth
+                    return _full(tenant, "max_queue_depth", current, most, SOON_S, coming)
         if limits.max_scheduled is not None:
             later = (SCHEDULED,)
             coming = _among(jobs, later)
@@ -100,7 +101,7 @@ class Tenantry:
                 current -= _among(leaving, later)
                 if current + coming > limits.max_scheduled:
                     most = limits.max_scheduled
-                    return TenantFull(tenant, "max_scheduled", current, most, SOON_S)
+                    return _full(tenant, "max_scheduled", current, most, SOON_S, coming)
         rate = limits.max_enqueue_rate
         if rate is not None and known.window is not None:
             now_us = now * 1000
@@ -109,9 +110,8 @@ class Tenantry:
                 ahead = min(len(jobs), rate.limit) - 1
                 opens_us = known.window.opens_us(ahead)
                 wait_s = max(1, math.ceil((opens_us - now_us) / 1_000_000))
-                return TenantFull(
-                    tenant, "max_enqueue_rate", known.window.count, rate.limit, wait_s
-                )
+                count = known.window.count
+                return _full(tenant, "max_enqueue_rate", count, rate.limit, wait_s, len(jobs))
         return None
 
     def _count(self, queue: str, tenant: str, states: Iterable[str]) -> int:
@@ -214,6 +214,12 @@ class Tenantry:
         known = self._known[tenant] = _Tenant(limits, stored.known_at)
         if limits.max_enqueue_rate is not None and stored.window is not None:
             known.window = Window.unpacked(limits.max_enqueue_rate, stored.window)
+
+
+def _full(tenant: str, limit: str, current: int, most: int, wait_s: int, coming: int) -> TenantFull:
+    if coming > most:
+        return TenantFull(tenant, limit, current, most, MOST_WAIT_S, never=True)
+    return TenantFull(tenant, limit, current, most, wait_s)
 
 
 def _among(jobs: Iterable[Job], states: Iterable[str], queue: str = "") -> int:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
+from headgate.core.limits import parted, plainly
 from headgate.core.times import instant_text
+from headgate.engines.contract import Barrier
 from headgate.operations import explain
 from headgate.server.answers import answer
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY
 from headgate.server.route import OWNED, Answer, Request, Route
 from headgate.wire.explain import BarrierInfo, ExplainAnswer
-from headgate.wire.limits import parted
 
 _LIMITED = frozenset({"concurrency", "rate", "throttle", "pool"})
 
@@ -60,9 +61,14 @@ def _barrier(reason: explain.Reason, now_ms: int) -> BarrierInfo:
         holders=list(barrier.holders) if barrier.holders else UNSET,
         opens_at=instant_text(opens_at) if opens_at else UNSET,
         opens_in_ms=max(0, opens_at - now_ms) if opens_at else UNSET,
-        reason=barrier.reason or UNSET,
+        reason=_reason(barrier) or UNSET,
         remedy=reason.remedy or UNSET,
     )
+
+
+def _reason(barrier: Barrier) -> str:
+    # What put a job off is a key; anything else is somebody's own words.
+    return plainly(barrier.reason) if barrier.kind == "scheduled" else barrier.reason
 
 
 ROUTES: Sequence[Route] = (

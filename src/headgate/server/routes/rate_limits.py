@@ -56,7 +56,9 @@ async def lift(context: Context, request: Request) -> Answer:
 async def list_jobs(context: Context, request: Request) -> Answer:
     name = _name(request)
     page = paging.numbered(request.query)
-    found = await limits.jobs(context.engine, name, page.limit, page.offset, request.now_ms)
+    found = await limits.jobs(
+        context.engine, name, page.limit, page.offset, request.now_ms, tenant=request.tenant
+    )
     return answer(
         KeyJobList(
             **named(name),
@@ -73,7 +75,14 @@ async def cancel(context: Context, request: Request) -> Answer:
     name = _name(request)
     asked: CancelByKey = request.data
     bulk.check_confirmed(asked.confirm)
-    task = await limits.cancel(context.engine, name, asked.states, context.new_id, request.now_ms)
+    task = await limits.cancel(
+        context.engine,
+        name,
+        asked.states,
+        context.new_id,
+        request.now_ms,
+        tenant=request.tenant,
+    )
     body = CancelledByKey(
         **named(name),
         total_matched=task.matched,
@@ -98,7 +107,7 @@ async def queue_limit(context: Context, request: Request) -> Answer:
 
 def _name(request: Request) -> str:
     (key,) = request.params
-    return limits.name_of(key, request.query.get("tenant"))
+    return limits.name_of(key, request.query.get("tenant"), request.tenant)
 
 
 _TENANT = {"tenant": "Whose key it is, where jobs named it with the scope `tenant`."}
@@ -107,8 +116,9 @@ _TENANT = {"tenant": "Whose key it is, where jobs named it with the scope `tenan
 def _route(method: str, path: str, handler: Any, roles: frozenset[str], **more: Any) -> Route:
     query = {**_TENANT, **more.pop("query", {})} if "{key}" in path else more.pop("query", {})
     return Route(
-        method, f"/ojs/v1/rate-limits{path}", handler, roles, tag="limits", query=query, **more
-    )
+        method, f"/ojs/v1/rate-limits{path}", handler, roles, tag="limits", query=query,
+        tenant="seen", **more,
+    )  # fmt: skip
 
 
 ROUTES: Sequence[Route] = (
