@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.engines.contract import QUEUE_OPENED, Ack, Event, Interest
+from headgate.core.retry import Failure
+from headgate.engines.contract import QUEUE_OPENED, Ack, Event, Fail, Fetch, Interest, Replay
 from tests.contract.home import NOW, Home, draft, drafts, fetch, push, story
 
 ALL = Interest()
@@ -145,6 +146,44 @@ async def test_listeners_hear_at_once_and_everything(home: Home) -> None:
         assert heard[2:] == ["job.started"]
         page = await engine.events(0, 100, Interest(), NOW)
         assert QUEUE_OPENED not in [event.kind for event in page.events]
+
+
+@story
+async def test_a_start_tells_the_wait_since_the_job_was_available_last(home: Home) -> None:
+    async with home.engine() as engine:
+        started: list[int] = []
+
+        def hear(event: Event) -> None:
+            if event.kind == "job.started":
+                assert event.data is not None
+                started.append(event.data["wait_ms"])
+
+        engine.listen(hear)
+        now = NOW
+        await engine.push([draft(1)], now)
+        # Neither the attempts before nor the delays between them are waiting.
+        for failure in (
+            Failure(code="a", message="it failed"),
+            Failure(code="b", message="not now", requeue=True),
+            Failure(code="c", message="too busy", requeue=True, retry_after_ms=4_000),
+        ):
+            now += 30
+            (job,) = await engine.fetch(Fetch(["q"], 1, "w"), now)
+            now += 7_000
+            await engine.fail([Fail(job.id, failure, "w", job.claim, 0.5)], now)
+            found = await engine.find(job.id, now)
+            assert found is not None
+            now = max(now, found.due_at)
+            await engine.tick(now)
+        (job,) = await engine.fetch(Fetch(["q"], 1, "w"), now + 30)
+        assert started == [30, 30, 30, 30]
+        # Who begins anew has waited since.
+        await engine.fail(
+            [Fail(job.id, Failure(code="d", message="no", retryable=False), "w")], now + 40
+        )
+        await engine.retry(job.id, Replay(), now + 50)
+        await engine.fetch(Fetch(["q"], 1, "w"), now + 55)
+        assert started[4:] == [5]
 
 
 @story

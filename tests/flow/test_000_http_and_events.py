@@ -346,8 +346,11 @@ async def test_000_11_2_the_metrics_have_their_names_and_labels(world: World) ->
     assert 'ojs_rate_limit_wait_duration_seconds_count{key="k"}' not in found
     await world.later(3 * SECOND)
     await world.ack(held[0])
+    # What a worker takes its time for is no waiting for the key.
+    await world.later(SECOND)
+    await world.take("a")
     found = await world.samples()
-    assert found['ojs_rate_limit_active{key="k"}'] == 1
+    assert found['ojs_rate_limit_active{key="k"}'] == 2
     assert found['ojs_rate_limit_wait_duration_seconds_count{key="k"}'] == 1
     assert found['ojs_rate_limit_wait_duration_seconds_sum{key="k"}'] == 3
 

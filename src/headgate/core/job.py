@@ -57,6 +57,8 @@ class More(Struct, omit_defaults=True, eq=False):
     buried_attempts: int = 0
     result_ttl_ms: int = -1
     """How long the result is kept after the end, where the job says so; -1 leaves it to retention."""
+    back_at: int = 0
+    """When it became available again: after the delay of a retry, or by losing its worker."""
 
 
 class Job(Struct, gc=False, eq=False):

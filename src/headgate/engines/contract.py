@@ -481,6 +481,7 @@ class EventPage(Struct):
 
 
 QUEUE_OPENED: Final = "queue_opened"
+KEY_WAITED: Final = "key_waited"
 
 
 class Point(Struct):
@@ -641,7 +642,7 @@ class Engine(Protocol):
     def listen(self, call: Callable[[Event], None]) -> None:
         """Have `call` called with every event at the moment it happens, durable or not: for metrics.
 
-        It alone also hears QUEUE_OPENED when a queue comes into being, whoever or whatever created it.
+        It alone also hears QUEUE_OPENED when a queue comes into being, whoever or whatever created it, and KEY_WAITED when a job starts that a key had kept waiting: `key`, and `wait_ms` from when it was available to the key's last opening.
         """
 
     # many jobs at once

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from headgate.engines.contract import QUEUE_OPENED, Event
+from headgate.engines.contract import KEY_WAITED, QUEUE_OPENED, Event
 from headgate.server.exposition import Labels, bounded, family, head, histogram, pairs
 
 Tell = Callable[[Event, dict[str, Any]], None]
@@ -25,8 +25,6 @@ _TENANTS: Final = {
     "job.failed": ("ojs_tenant_jobs_failed_total", "Attempts at jobs of a tenant that failed."),
 }
 _DROP_OLDEST: Final = "drop_oldest"
-_MOST_CLOSED: Final = 10_000
-"""Keys that are remembered as closed; the oldest are forgotten first."""
 
 
 class Counter:
@@ -57,7 +55,6 @@ class FlowMetrics:
 
     __slots__ = (
         "_bounds_ms",
-        "_closed",
         "_dropped",
         "_exceeded",
         "_overflow",
@@ -102,11 +99,9 @@ class FlowMetrics:
         """By the kind of the event that is counted."""
         self._waits: dict[Labels, list[int]] = {}
         """By key: how many waits fell into each bucket, how many above all, their sum."""
-        self._closed: dict[tuple[str, str], int] = {}
-        """(key, queue) -> since when the key keeps jobs of the queue waiting."""
         self.tells: dict[str, Tell] = {
             "rate_limit.exceeded": self._on_exceeded,
-            "rate_limit.released": self._on_released,
+            KEY_WAITED: self._on_waited,
             "backpressure.rejected": self._on_rejected,
             "backpressure.dropped": self._on_dropped,
             "scheduling.queue_starved": self._on_starved,
@@ -135,21 +130,13 @@ class FlowMetrics:
     def _on_exceeded(self, event: Event, data: dict[str, Any]) -> None:
         key = str(data.get("key", event.subject))
         self._exceeded.add(key, str(data.get("strategy", "")))
-        closed = self._closed
-        if len(closed) >= _MOST_CLOSED:
-            del closed[next(iter(closed))]
-        closed[key, event.queue] = event.at_ms
 
-    def _on_released(self, event: Event, data: dict[str, Any]) -> None:
-        key = str(data.get("key", event.subject))
-        since = self._closed.pop((key, event.queue), None)
-        if since is None:
-            return
-        labels = bounded((key,), self._waits)
+    def _on_waited(self, _event: Event, data: dict[str, Any]) -> None:
+        labels = bounded((data["key"],), self._waits)
         times = self._waits.get(labels)
         if times is None:
             times = self._waits[labels] = [0] * (len(self._bounds_ms) + 2)
-        ms = max(0, event.at_ms - since)
+        ms = data["wait_ms"]
         times[bisect_left(self._bounds_ms, ms)] += 1
         times[-1] += ms
 
@@ -167,9 +154,7 @@ class FlowMetrics:
         self._starved.add(event.queue or str(data.get("queue", "")))
 
     def _key_waits(self) -> list[str]:
-        lines = head(
-            _KEY_WAIT, "histogram", "How long a key kept jobs of a queue waiting, each time."
-        )
+        lines = head(_KEY_WAIT, "histogram", "How long keys kept the jobs waiting that started.")
         for labels, times in self._waits.items():
             lines += histogram(_KEY_WAIT, pairs(("key",), labels), self._bounds_ms, times)
         return lines

@@ -72,10 +72,12 @@ class EventLog:
             for listener in self.listeners:
                 listener(named)
 
-    def whisper(self, kind: str, at_ms: int, subject: str) -> None:
+    def whisper(
+        self, kind: str, at_ms: int, queue: str, data: dict[str, Any] | None = None
+    ) -> None:
         """Tell the listeners alone."""
         for listener in self.listeners:
-            listener(Event(self.number, kind, at_ms, subject, "", subject, "", None))
+            listener(Event(self.number, kind, at_ms, queue, "", queue, "", data))
 
     def settle(self, number: int) -> None:
         """All events up to this number are durable."""

@@ -20,6 +20,7 @@ from headgate.core.gates import Closed, Gate, Kind, Limits, LimitsChange, Overri
 from headgate.core.job import Job
 from headgate.core.limits import Use, queue_key, tenant_key, uses_from
 from headgate.engines import contract
+from headgate.engines.contract import KEY_WAITED
 from headgate.engines.local.groups import Group, News
 from headgate.engines.local.lanes import Lane
 from headgate.engines.local.some import Some, all_of, with_one, without
@@ -58,6 +59,7 @@ class Key(Gate):
         "client",
         "hidden",
         "look_at",
+        "opened_us",
         "owner",
         "postponed",
         "shut",
@@ -76,6 +78,8 @@ class Key(Gate):
         """Why nothing may pass now."""
         self.was: Kind | None = None
         """What had closed it, when it opened last."""
+        self.opened_us = 0
+        """When that was."""
         self.users = 0
         """Live jobs that name it."""
         self.waiting = 0
@@ -396,9 +400,13 @@ class Keys:
                     lane.group.queue.close_lane(lane)
                 self._forget_if_idle(key)
 
-    def start(self, job: Job, gates: Iterable[Key]) -> None:
-        now_us = self.now_us
+    def start(self, job: Job, gates: Iterable[Key], since_ms: int) -> None:
+        """The job, which has been available since then, takes its place in all of them."""
+        now_us, since_us = self.now_us, since_ms * 1000
         for key in gates:
+            if key.opened_us > since_us and key.client:
+                data = {"key": key.key, "wait_ms": (key.opened_us - since_us) // 1000}
+                self.tables.events.whisper(KEY_WAITED, self.tables.now, job.queue, data)
             key.start(job.id, job.claim, now_us)
             self._dirty[key] = None
             self.recheck(key)
@@ -478,6 +486,7 @@ class Keys:
         if closed is None:
             if before is not None:
                 key.was = before.kind
+                key.opened_us = self.now_us
                 self._open(key)
         else:
             if before is None:

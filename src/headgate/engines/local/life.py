@@ -104,6 +104,7 @@ class Life:
         tables.set_state(job, AVAILABLE)
         job.worker = ""
         job.visible_until = 0
+        job.rare().back_at = at
         tables.save(job, ACTIVE)
         tables.queues[job.queue].recent.came_back(at)
         tables.line_up(job)
@@ -132,7 +133,9 @@ class Life:
         lease = visibility_ms or job.visibility_ms or queue.resolved.visibility_ms
         job.visible_until = until = at + lease
         more = job.rare() if visibility_ms else job.more
+        since = job.enqueued_at
         if more is not None:
+            since = more.back_at or since
             more.lease_ms = visibility_ms
             more.heard_at = 0
             more.progress = more.progress_data = more.progress_message = None
@@ -141,13 +144,13 @@ class Life:
                 until = min(until, at + more.stall_ms)
         tables.hold(job)
         if gates:
-            tables.keys.start(job, gates)
+            tables.keys.start(job, gates, since)
         # What runs does not wait any more: there may be room in the queue, or nothing left for others.
         if queue.followed:
             tables.touch(queue)
         tables.log.write(changed(job, AVAILABLE))
         tables.timers.arm(job, min(until, at + job.timeout_ms))
-        wait_ms = at - job.enqueued_at
+        wait_ms = at - since
         queue.recent.started(at, wait_ms)
         data = {"worker_id": worker, "attempt": attempt, "wait_ms": wait_ms, "pool": pool}
         self._tell("job.started", at, job, data)
@@ -342,6 +345,7 @@ class Life:
         job.attempt = 0
         job.expires_at = 0
         job.enqueued_at = at
+        more.back_at = 0
         tables.number(job)
         tables.save_whole(job, was)
         queue.recent.enqueued(at)
@@ -483,6 +487,7 @@ class Life:
             tables.step_out(job)
         job = tables.renewed(job)
         more = job.rare()
+        more.back_at = 0
         buried = bool(more.origin)
         if was == DISCARDED or buried:
             job.attempt = 0
@@ -639,6 +644,7 @@ class Life:
             return
         else:
             self._stand_last(job, at)
+            job.rare().back_at = at
         tables.save(job, was)
         tables.line_up(job)
         self._follow(job, at)
