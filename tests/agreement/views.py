@@ -71,6 +71,8 @@ FLOW_KINDS = {
     "queue.overflow": ("queue",),
     "rate_limit.dropped": ("key",),
     "rate_limit.dynamic_adjusted": ("until",),
+    "maintenance.started": ("reason",),
+    "maintenance.ended": (),
 }
 """What is told of flow besides, and the members in which model and engine agree."""
 NOTICED_KINDS = ("backpressure.warning", "backpressure.cleared", "queue.full")

@@ -12,7 +12,17 @@ from headgate.core.gates import Gate, Limits, Override
 from headgate.core.limits import full_key, uses_from
 from headgate.core.queues import DEFAULT_POLICY
 from headgate.core.tenants import TenantLimits
-from headgate.engines.contract import Ack, Extend, Fail, Page, Query, Replay, Report, Task
+from headgate.engines.contract import (
+    Ack,
+    Extend,
+    Fail,
+    Maintenance,
+    Page,
+    Query,
+    Replay,
+    Report,
+    Task,
+)
 from tests.model.dispatch import Dispatch
 from tests.model.life import SILENCE_MS
 from tests.model.matching import matches
@@ -452,6 +462,26 @@ class Model(Dispatch):
             self.throw_out(job, "queue_deleted", self.state.now)
 
     # the process
+
+    # maintenance
+
+    def begin_maintenance(self, reason: str, estimated_end: int, now: int) -> Maintenance:
+        now = self.catch_up(now)
+        known = self.state.maintenance
+        found = Maintenance(reason, known.enabled_at if known else now, estimated_end)
+        self.state.maintenance = found
+        self.tell("maintenance.started", now, "maintenance", reason)
+        return self._over(found)
+
+    def end_maintenance(self, now: int) -> bool:
+        now = self.catch_up(now)
+        if self.state.maintenance is None:
+            return False
+        self.state.maintenance = None
+        self.tell("maintenance.ended", now, "maintenance")
+        self.settle()
+        self.let_go(now)
+        return True
 
     def restart(self, now: int) -> None:
         """Only what is not worth keeping is gone: who is alive, what was told, and how long each queue waited."""

@@ -63,6 +63,8 @@ class Dispatch(Admission):
 
     def refusal(self, fetch: Fetch) -> str:
         """Why this one gets nothing, whatever there is; "" when it may get something."""
+        if self.state.maintenance:
+            return "maintenance"
         if not self.at_work(fetch.worker):
             return "worker_resting"
         name = self.pool_name(fetch)
@@ -110,9 +112,13 @@ class Dispatch(Admission):
         job = self.find(job_id)
         if job is None:
             return None
-        if job.state in ("pending", "scheduled", "retryable"):
+        at_rest = {("maintenance", "server", "")} if self.state.maintenance else set()
+        if job.state == "pending":
+            return {("pending", "job", job.id)}
+        if job.state in ("scheduled", "retryable"):
             kind = "retry" if job.state == "retryable" else job.state
-            return {(kind, "job", job.id)}
+            overdue = at_rest and job.due_at <= self.state.now
+            return at_rest if overdue else {(kind, "job", job.id), *at_rest}
         if job.state != "available":
             return set()
         names = {
@@ -123,7 +129,7 @@ class Dispatch(Admission):
             (closed.kind, *names.get(gate.key, ("key", gate.key)))
             for gate in self.gates_of(job)
             for closed in gate.closings(self.state.now_us)
-        }
+        } | at_rest
         if self.state.queues[job.queue].paused:
             found.add(("paused", "queue", job.queue))
         serving = [name for name, pool in self.pools.items() if job.queue in pool.pool.queues]

@@ -385,13 +385,22 @@ class TenantView(Struct):
     """Its live jobs per state."""
 
 
+class Maintenance(Struct, frozen=True):
+    """No job is given out and none becomes due, until somebody ends it."""
+
+    reason: str
+    enabled_at: int
+    estimated_end: int = 0
+    """When whoever began it means to end it, which does not end it; 0 when nothing was said."""
+
+
 class Barrier(Struct):
     """Something that keeps a job from running now."""
 
     kind: str
-    """hold, concurrency, rate or throttle of a key, a queue or a tenant; paused, pool, isolated, no_consumers, scheduled, retry, pending, priority"""
+    """maintenance; hold, concurrency, rate or throttle of a key, a queue or a tenant; paused, pool, isolated, no_consumers, scheduled, retry, pending, priority"""
     scope: str
-    """What it belongs to: key, queue, tenant, pool, job"""
+    """What it belongs to: key, queue, tenant, pool, job, server"""
     name: str
     limit: int = 0
     current: int = 0
@@ -751,6 +760,21 @@ class Engine(Protocol):
     ) -> list[Point]: ...
 
     # everything
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """None while the server is not in maintenance."""
+
+    async def begin_maintenance(
+        self, reason: str, estimated_end: int, by: str, now_ms: int
+    ) -> Maintenance:
+        """Nothing is fetched, and nothing scheduled or retryable becomes available, over restarts too; everything else goes on.
+
+        Where it has begun already it takes this reason and this end.
+        """
+
+    async def end_maintenance(self, by: str, now_ms: int) -> bool:
+        """What came due meanwhile becomes available now, in the order in which it was due; false when there was none."""
 
     async def reset(self, now_ms: int) -> None:
         """Forget everything."""

@@ -63,6 +63,8 @@ async def _about(engine: Engine, barrier: Barrier, job: Job, now_ms: int) -> Abo
             override = key.state.override
             if override is not None and barrier.kind in override.members:
                 about.override = override
+    elif barrier.kind == "maintenance":
+        about.maintenance = engine.maintenance
     elif barrier.kind == "rate":
         about.limits = engine.settings(job.queue).limits
     elif barrier.kind == "no_consumers":
@@ -151,7 +153,7 @@ def _free(found: Explanation) -> str:
 
 
 def _is_gate(barrier: Barrier) -> bool:
-    return barrier.kind in {"hold", "concurrency", "rate", "throttle", "paused"}
+    return barrier.kind in {"hold", "concurrency", "rate", "throttle", "paused", "maintenance"}
 
 
 def _named_plainly(barrier: Barrier) -> Barrier:

@@ -58,8 +58,13 @@ class Dispatch:
             return fetch.pool
         return self._workers.pool_of(fetch.worker)
 
+    @property
+    def rests(self) -> bool:
+        """Whether nobody gets anything at present."""
+        return self._tables.maintenance is not None
+
     def fetch(self, fetch: Fetch, now: int) -> list[Job]:
-        if not self._workers.at_work(fetch.worker):
+        if self._tables.maintenance is not None or not self._workers.at_work(fetch.worker):
             return []
         name = self.pool_of(fetch)
         call = _Call(fetch, name, self._pools.known.get(name), now)
@@ -215,6 +220,8 @@ class Dispatch:
         return self._obstacle(fetch, queue) == ""
 
     def _obstacle(self, fetch: Fetch, queue: Queue) -> str:
+        if self.rests:
+            return "maintenance"
         if not self._workers.at_work(fetch.worker):
             return "worker_resting"
         name = self.pool_of(fetch)

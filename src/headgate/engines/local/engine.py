@@ -47,6 +47,7 @@ from headgate.engines.local.store import (
 from headgate.engines.local.tables import POLICY, QUEUE, Tables
 from headgate.engines.local.tasks import TASK, Tasks
 from headgate.engines.local.tenantry import TENANT, Tenantry
+from headgate.engines.local.upkeep import MAINTENANCE, Upkeep
 from headgate.engines.local.waiting import Waiters
 from headgate.engines.local.worker_steps import WorkerSteps
 from headgate.engines.local.workers import DIRECTIVE, MEMBER, Workers
@@ -182,6 +183,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         self._workers = Workers(self.life, self._heartbeat_timeout_ms, self._rest, self._place)
         self._pools = Pools(tables)
         self._tenantry = Tenantry(tables)
+        self._upkeep = Upkeep(self.life)
         self._dispatch = Dispatch(
             self.life, self._workers, self._pools, self._tenantry, self._settle
         )
@@ -221,6 +223,8 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         if loaded.policy is not None:
             tables.policy = msgspec.msgpack.decode(loaded.policy, type=QueueConfig)
             tables.resolved_policy = rules.resolve(tables.policy, rules.EMPTY)
+        if loaded.maintenance is not None:
+            self._upkeep.restore(loaded.maintenance)
         for name, packed in loaded.gates.items():
             tables.keys.restore(name, packed)
         for name, packed in loaded.tenants.items():
@@ -362,6 +366,7 @@ class _Loaded:
         self.jobs = queries.live_jobs(connection)
         self.queues: dict[str, bytes] = {}
         self.policy: bytes | None = None
+        self.maintenance: bytes | None = None
         self.directives: dict[str, str] = {}
         self.tasks: list[bytes] = []
         self.gates: dict[str, bytes] = {}
@@ -384,6 +389,8 @@ class _Loaded:
                 self.queues[key] = value
             elif kind == POLICY:
                 self.policy = value
+            elif kind == MAINTENANCE:
+                self.maintenance = value
             elif kind == DIRECTIVE:
                 self.directives[key] = value.decode()
             elif kind == TASK:

@@ -39,7 +39,7 @@ LARGEST_RESULT_IN_EVENT = 4_096
 class Life:
     """`at` is the instant at which the thing happens, in ms."""
 
-    __slots__ = ("_kept", "_tell", "on_buried", "tables")
+    __slots__ = ("_kept", "_tell", "on_buried", "on_held_back", "tables")
 
     def __init__(self, tables: Tables, kept: Kept) -> None:
         self.tables = tables
@@ -47,6 +47,8 @@ class Life:
         self._tell = tables.events.add_job
         self.on_buried: Callable[[Resolved, int], None] | None = None
         """Called with what holds in the queue from which a dead letter came."""
+        self.on_held_back: Callable[[Job], None] | None = None
+        """Called with a job that came due in maintenance."""
 
     # into the line
 
@@ -540,6 +542,10 @@ class Life:
             self._befall_active(job, at)
         elif state in (AVAILABLE, SCHEDULED, PENDING, RETRYABLE):
             expires, gives_up, due = self._waiting_times(job)
+            if due <= at and self.tables.maintenance is not None:
+                due = NEVER
+                if self.on_held_back is not None:
+                    self.on_held_back(job)
             if expires <= at and expires <= min(gives_up, due):
                 self.expire(job, at)
             elif gives_up <= at and gives_up <= due:
@@ -547,7 +553,7 @@ class Life:
             elif due <= at:
                 self._promote(job, at)
             else:
-                self._arm_waiting(job)
+                self._arm_first(job, expires, gives_up, due)
 
     def _waiting_times(self, job: Job) -> tuple[int, int, int]:
         """When a job that is not active expires, is given up and is due."""
@@ -560,7 +566,10 @@ class Life:
         return expires, gives_up, due
 
     def _arm_waiting(self, job: Job) -> None:
-        first = min(self._waiting_times(job))
+        self._arm_first(job, *self._waiting_times(job))
+
+    def _arm_first(self, job: Job, *times: int) -> None:
+        first = min(times)
         if first < NEVER:
             self.tables.arm(job, first)
 

@@ -39,7 +39,7 @@ class Pools:
 
     def allows(self, queue: Queue, pool: str) -> bool:
         """Whether the queue gives out jobs to this pool at present."""
-        if not queue.open:
+        if not queue.open or self._tables.maintenance is not None:
             return False
         owners = self._isolated.get(queue.name)
         return owners is None or pool in owners

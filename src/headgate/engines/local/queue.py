@@ -463,10 +463,11 @@ class Queue:
         self.leaving = stored.leaving
         self.target = stored.target
 
-    def view(self, now_ms: int) -> QueueView:
+    def view(self, now_ms: int, *, rests: bool = False) -> QueueView:
+        """What is to be seen of it; while the server rests, none of its jobs could run."""
         oldest = self.groups.oldest()
         waiting = None if oldest is None else oldest.oldest()
-        lane = self.groups.first(AGE, actors=False) if self.open else None
+        lane = self.groups.first(AGE, actors=False) if self.open and not rests else None
         self.groups.bring_back()
         runnable = None if lane is None else lane.oldest()
         return QueueView(

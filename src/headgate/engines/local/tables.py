@@ -15,7 +15,7 @@ from headgate.core.job import Job, copy_of
 from headgate.core.limits import queue_key
 from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
 from headgate.core.states import ACTIVE, AVAILABLE, SCHEDULED, TERMINAL
-from headgate.engines.contract import QUEUE_OPENED
+from headgate.engines.contract import QUEUE_OPENED, Maintenance
 from headgate.engines.local.events import EventLog
 from headgate.engines.local.keys import Keys
 from headgate.engines.local.queue import Queue, size_of
@@ -64,6 +64,7 @@ class Tables:
         "keep_finished",
         "keys",
         "log",
+        "maintenance",
         "next_seq",
         "now",
         "on_touched",
@@ -100,6 +101,7 @@ class Tables:
         """Queues that some pool serves by the turns of tenants."""
         self.timers = Timers()
         self.keys = Keys(self)
+        self.maintenance: Maintenance | None = None
         self.freed: list[Job] = []
         """Jobs that ended a reservation, as long as somebody waits for the room of their worker or pool."""
         self.watched = False
