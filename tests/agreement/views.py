@@ -56,7 +56,7 @@ RARE = (
 KINDS = frozenset(
     {
         "job.enqueued", "job.scheduled", "job.started", "job.heartbeat", "job.completed",
-        "job.failed", "job.retrying", "job.discarded", "job.dead_lettered", "job.cancelled",
+        "job.failed", "job.retrying", "job.retry_exhausted", "job.discarded", "job.dead_lettered", "job.cancelled",
         "job.expired", "priority.changed", "queue.created", "queue.deleted", "queue.paused",
         "queue.resumed", "worker.started", "worker.quiet", "worker.stopped",
     }

@@ -184,6 +184,7 @@ class Life(Settling):
 
     def _exhaust(self, job: Entry, reason: str, at: int, *, dead: bool) -> None:
         """No attempt is left: into the dead letter queue of its queue, unless it is there already."""
+        self.tell("job.retry_exhausted", at, job)
         target = self.settings(job.queue).dead_letter_queue
         if not target or job.origin:
             self.discard(job, reason, at, dead=dead and not job.origin)

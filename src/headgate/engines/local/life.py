@@ -311,6 +311,11 @@ class Life:
 
     def _exhaust(self, job: Job, reason: str, at: int, *, dead: bool) -> None:
         """The job will not be tried again: it goes where its queue sends such jobs, or ends."""
+        data: dict[str, Any] = {"attempt": job.attempt, "max_attempts": job.max_attempts}
+        errors = job.rare().errors
+        if errors:
+            data["error"] = errors[-1]
+        self._tell("job.retry_exhausted", at, job, {**data, "reason": reason})
         target = self.tables.queues[job.queue].resolved.dead_letter_queue
         if target and not job.rare().origin:
             self._bury(job, target, reason, at)
