@@ -323,9 +323,18 @@ class Model(Dispatch):
             "retry": lambda job_id: self._retry_now(job_id, Replay(), now),
             "delete": lambda job_id: self._delete_now(job_id, now),
         }
+        if task.kind == "delete" and task.query.dead:
+            steps["delete"] = lambda job_id: self._delete_dead(job_id, now)
         said = [steps[task.kind](job.id) for job in self.matching(task.query)]
         done = sum(outcome.kind == "Done" for outcome in said)
         return self._over((done, len(said) - done))
+
+    def _delete_dead(self, job_id: str, now: int) -> Said:
+        """Also one that waits in a queue for dead letters."""
+        job = self.find(job_id)
+        if job is not None and job.live and job.state != "active":
+            self.call_off(job, now)
+        return self._delete_now(job_id, now)
 
     # answers kept for repeated requests
 

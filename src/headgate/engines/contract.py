@@ -116,6 +116,7 @@ class Query(Struct):
     """Which jobs: every member given must hold."""
 
     queue: str | None = None
+    """With `dead`, also those that came from this queue."""
     states: Sequence[str] = ()
     type: str | None = None
     """Exact, or a prefix that ends in `*`."""
@@ -625,7 +626,9 @@ class Engine(Protocol):
 
     async def find_all(self, query: Query, page: Page, now_ms: int) -> Slice: ...
 
-    async def dead_letter_stats(self, now_ms: int) -> DeadLetterStats: ...
+    async def dead_letter_stats(
+        self, now_ms: int, tenant: str | None = None
+    ) -> DeadLetterStats: ...
 
     async def events(self, after: int, limit: int, interest: Interest, now_ms: int) -> EventPage:
         """Durable events with numbers above `after`, oldest first, as far back as they are kept."""

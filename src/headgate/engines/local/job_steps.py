@@ -281,9 +281,9 @@ class JobSteps(Ground):
         self._begin(now_ms)
         return await self.ask(lambda c: queries.listed(c, query, page))
 
-    async def dead_letter_stats(self, now_ms: int) -> DeadLetterStats:
+    async def dead_letter_stats(self, now_ms: int, tenant: str | None = None) -> DeadLetterStats:
         self._begin(now_ms)
-        return await self.ask(queries.dead_letters)
+        return await self.ask(lambda c: queries.dead_letters(c, tenant))
 
     async def events(self, after: int, limit: int, interest: Interest, now_ms: int) -> EventPage:
         self._begin(now_ms)

@@ -22,6 +22,7 @@ from headgate.core.states import (
     PENDING,
     RETRYABLE,
     SCHEDULED,
+    TERMINAL,
 )
 from headgate.engines.contract import Checkpoint, Replay
 from headgate.engines.local.kept import Kept
@@ -361,11 +362,14 @@ class Life:
         return job.more is not None and bool(job.more.origin)
 
     def prune(self, job: Job, at: int) -> None:
-        """A dead letter that nobody has taken for too long is forgotten."""
-        queue = job.rare().origin
-        self._end(job, DISCARDED, at)
-        self.tables.save(job, AVAILABLE)
-        data = {"job_id": job.id, "queue": queue, "job_type": job.type}
+        """A dead letter that has been kept for long enough is forgotten."""
+        data = {"job_id": job.id, "queue": job.rare().origin or job.queue, "job_type": job.type}
+        if job.tenant:
+            data["tenant_id"] = job.tenant
+        if job.state not in TERMINAL:
+            was = job.state
+            self._end(job, DISCARDED, at)
+            self.tables.save(job, was)
         self.tables.events.add("dead_letter.pruned", at, job.id, job.type, job.queue, data=data)
         self.forget(job)
 
@@ -486,6 +490,7 @@ class Life:
         job = tables.renewed(job)
         more = job.rare()
         buried = bool(more.origin)
+        was_dead = job.dead
         if was == DISCARDED or buried:
             job.attempt = 0
             job.dead = False
@@ -515,6 +520,8 @@ class Life:
         job.enqueued_at = at
         tables.save_revived(job, was, old_queue)
         queue.recent.enqueued(at)
+        if was_dead:
+            self._tell("dead_letter.retried", at, job, {"from_queue": old_queue})
         self._tell_enqueued(job, at)
         tables.line_up(job)
         self._follow(job, at)

@@ -98,10 +98,12 @@ class Retention:
         for start in range(0, len(leaving), SLICE):
             for job_id in leaving[start : start + SLICE]:
                 job = home.life.tables.find(job_id)
-                if job is not None and job.state in TERMINAL:
-                    home.life.forget(job)
-                elif job is not None and job.state != ACTIVE and home.life.is_buried(job):
+                if job is None:
+                    continue
+                if job.dead and job.state != ACTIVE:
                     home.life.prune(job, home.now_ms)
+                elif job.state in TERMINAL:
+                    home.life.forget(job)
             await asyncio.sleep(0)
         for name in [name for name, until in home.answers.items() if until <= now]:
             del home.answers[name]

@@ -147,6 +147,10 @@ class Tasks:
                 life.revive(job, Replay(), now)
             case "delete" if job.state in TERMINAL:
                 life.forget(job)
+            case "delete" if task.query.dead and job.state != ACTIVE:
+                # It waits in a queue for dead letters.
+                life.cancel(job, "admin", "dead letter deleted", now)
+                life.forget(job)
             case "discard" | "move":
                 queue = life.tables.queue(task.query.queue or "")
                 # Whoever resumed the queue has called its deletion off.
