@@ -230,10 +230,19 @@ def outlived_letters(
 
 
 def first_end(connection: apsw.Connection, queue: str, state: str) -> int:
-    """When the job ended that has been kept longest; 0 when none is kept."""
+    """When the job ended that has been kept longest, dead letters excepted; 0 when none is kept."""
     found = connection.execute(
-        "SELECT min(finished_at) FROM jobs WHERE queue = ? AND state = ? AND finished_at > 0",
+        "SELECT min(finished_at) FROM jobs "
+        "WHERE queue = ? AND state = ? AND finished_at > 0 AND dead = 0",
         (queue, state),
+    ).get
+    return int(found or 0)
+
+
+def first_dead_end(connection: apsw.Connection) -> int:
+    """The same of dead letters that have ended."""
+    found = connection.execute(
+        "SELECT min(finished_at) FROM jobs WHERE dead = 1 AND finished_at > 0"
     ).get
     return int(found or 0)
 

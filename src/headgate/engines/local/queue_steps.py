@@ -53,6 +53,7 @@ class QueueSteps(Ground):
         queue.config = config
         self._tables.resolve(queue)
         self._tables.save_queue(queue)
+        self._retention.look_at(now + PAUSE_MS)
         self._events.add("queue.created", now, name, queue=name)
         return True
 
