@@ -156,6 +156,8 @@ class Interest(Struct):
     job_types: Sequence[str] = ()
     kinds: Sequence[str] = ()
     """Event types: exact, `job.*`, or `*`."""
+    tenant: str = ""
+    """Only what is told of this tenant."""
 
 
 # What comes of it

@@ -60,10 +60,11 @@ async def cancel(
     engine: Engine,
     name: str,
     states: Sequence[str] | None,
+    tenant: str,
     new_id: Callable[[int], str],
     now_ms: int,
 ) -> Task:
-    """Cancel the jobs of a key; those that run only where their state is named."""
+    """Cancel the jobs of a key, or those that this tenant has of it; those that run only where their state is named."""
     for state in states or ():
         if state not in STATES or state in TERMINAL:
             live = [each for each in STATES if each not in TERMINAL]
@@ -71,7 +72,8 @@ async def cancel(
     if states is not None and not states:
         raise InvalidRequest(field="states", expected="at least one state")
     await look_up(engine, name, now_ms)
-    query = Query(key=name, states=tuple(states) if states else WAITING)
+    states = tuple(states) if states else WAITING
+    query = Query(key=name, states=states, tenant=tenant or None)
     return await bulk.start(engine, "cancel", query, new_id, now_ms)
 
 

@@ -363,9 +363,7 @@ class Life:
 
     def prune(self, job: Job, at: int) -> None:
         """A dead letter that has been kept for long enough is forgotten."""
-        data = {"job_id": job.id, "queue": job.rare().origin or job.queue, "job_type": job.type}
-        if job.tenant:
-            data["tenant_id"] = job.tenant
+        data = {"queue": job.rare().origin or job.queue, **_about(job)}
         if job.state not in TERMINAL:
             was = job.state
             self._end(job, DISCARDED, at)
@@ -409,7 +407,7 @@ class Life:
         self._note(
             job, history.entry(job.attempt, "rate_limited", f"{key} is closed", "rate_limited", at)
         )
-        data = {"key": key, "job_id": job.id, "job_type": job.type}
+        data = {"key": key, **_about(job)}
         events = self.tables.events
         events.add("rate_limit.dropped", at, key, job.type, job.queue, data=data)
         self.discard(job, "rate_limited", at)
@@ -428,7 +426,7 @@ class Life:
         """Newer jobs need its room."""
         queue = job.queue
         events = self.tables.events
-        data = {"queue": queue, "job_id": job.id, "job_type": job.type}
+        data = {"queue": queue, **_about(job)}
         events.add("backpressure.dropped", at, job.id, job.type, queue, data=data)
         events.add("queue.overflow", at, job.id, job.type, queue, data=dict(data))
         self.discard_because(job, "overflow", "newer jobs needed its room", at)
@@ -687,3 +685,11 @@ class Life:
             "duration_ms": at - job.started_at,
         }
         self._tell("job.failed", at, job, data)
+
+
+def _about(job: Job) -> dict[str, str]:
+    """What events that are told of something else say of a job."""
+    found = {"job_id": job.id, "job_type": job.type}
+    if job.tenant:
+        found["tenant_id"] = job.tenant
+    return found

@@ -7,12 +7,14 @@ from typing import Any
 
 from msgspec import UNSET
 
+from headgate.engines.contract import Query
 from headgate.operations import bulk, limits, queues
 from headgate.server.answers import answer, jobs_raw
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY, OPERATORS
 from headgate.server.route import Answer, Request, Route
 from headgate.server.routes.admin_tasks import NUMBERED, task_info
+from headgate.server.tenancy import own, restricted
 from headgate.wire import paging
 from headgate.wire.limits import (
     CancelByKey,
@@ -24,6 +26,7 @@ from headgate.wire.limits import (
     RateLimitList,
     limit_json,
     named,
+    parted,
     queue_limit_json,
 )
 
@@ -31,7 +34,11 @@ from headgate.wire.limits import (
 async def list_keys(context: Context, request: Request) -> Answer:
     page = paging.numbered(request.query)
     views, total = await context.engine.keys(page.limit, page.offset, request.now_ms)
-    items = [limit_json(view.key, view.state, view.waiting) for view in views]
+    items = [
+        limit_json(view.key, view.state, view.waiting)
+        for view in views
+        if not request.tenant or parted(view.key)[1] in {"", request.tenant}
+    ]
     return answer({"items": items, "pagination": page.pagination(total)})
 
 
@@ -60,8 +67,8 @@ async def list_jobs(context: Context, request: Request) -> Answer:
     return answer(
         KeyJobList(
             **named(name),
-            allowed=jobs_raw(found.allowed, request.now_ms),
-            rate_limited=jobs_raw(found.rate_limited, request.now_ms),
+            allowed=jobs_raw(own(found.allowed, request), request.now_ms),
+            rate_limited=jobs_raw(own(found.rate_limited, request), request.now_ms),
             allowed_total=found.allowed_total,
             rate_limited_total=found.rate_limited_total,
             pagination=page.pagination(found.allowed_total + found.rate_limited_total),
@@ -73,7 +80,9 @@ async def cancel(context: Context, request: Request) -> Answer:
     name = _name(request)
     asked: CancelByKey = request.data
     bulk.check_confirmed(asked.confirm)
-    task = await limits.cancel(context.engine, name, asked.states, context.new_id, request.now_ms)
+    task = await limits.cancel(
+        context.engine, name, asked.states, request.tenant, context.new_id, request.now_ms
+    )
     body = CancelledByKey(
         **named(name),
         total_matched=task.matched,
@@ -98,7 +107,8 @@ async def queue_limit(context: Context, request: Request) -> Answer:
 
 def _name(request: Request) -> str:
     (key,) = request.params
-    return limits.name_of(key, request.query.get("tenant"))
+    query = restricted(Query(tenant=request.query.get("tenant")), request)
+    return limits.name_of(key, query.tenant if "tenant" in request.query else None)
 
 
 _TENANT = {"tenant": "Whose key it is, where jobs named it with the scope `tenant`."}
@@ -107,7 +117,14 @@ _TENANT = {"tenant": "Whose key it is, where jobs named it with the scope `tenan
 def _route(method: str, path: str, handler: Any, roles: frozenset[str], **more: Any) -> Route:
     query = {**_TENANT, **more.pop("query", {})} if "{key}" in path else more.pop("query", {})
     return Route(
-        method, f"/ojs/v1/rate-limits{path}", handler, roles, tag="limits", query=query, **more
+        method,
+        f"/ojs/v1/rate-limits{path}",
+        handler,
+        roles,
+        tag="limits",
+        query=query,
+        tenant="seen",
+        **more,
     )
 
 
