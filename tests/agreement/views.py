@@ -151,6 +151,8 @@ def of_outcome(outcome: Outcome) -> Said:
             return Said("WrongState", job.id, (job.state,))
         case NotHolder(job, held_by, claim):
             return Said("NotHolder", job.id, (held_by, claim))
+        case Draining(queue) | Unwanted(queue):
+            return Said(type(outcome).__name__, "", (queue,))
         case _:
             assert_never(outcome)
 

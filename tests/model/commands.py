@@ -246,6 +246,13 @@ class Model(Dispatch):
         buried = bool(job.origin) and job.state == "available"
         if job.state not in ("discarded", "retryable") and not buried:
             return Said("WrongState", job_id, (job.state,))
+        target = changes.queue or job.origin or job.queue
+        if (
+            target != job.queue
+            and target in self.state.queues
+            and self.state.queues[target].draining
+        ):
+            return Said("Draining", "", (target,))
         if not job.live:
             self._name_keys_again(job)
         if job.state == "discarded" or job.origin:
@@ -254,7 +261,6 @@ class Model(Dispatch):
             job.dead = False
             job.reason = ""
             job.re_enqueued_at = now
-        target = changes.queue or job.origin or job.queue
         job.origin = ""
         if target != job.queue:
             # Elsewhere it is a new one, and commands on many jobs come to it last.

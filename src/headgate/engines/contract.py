@@ -247,7 +247,7 @@ class NotHolder(Struct):
     claim: int
 
 
-Outcome = Done | Missing | WrongState | NotHolder
+Outcome = Done | Missing | WrongState | NotHolder | Unwanted | Draining
 
 
 class Beat(Struct):
@@ -612,7 +612,10 @@ class Engine(Protocol):
     async def drop_checkpoint(self, job_id: str, now_ms: int) -> Outcome: ...
 
     async def retry(self, job_id: str, changes: Replay, now_ms: int) -> Outcome:
-        """By hand: a discarded job starts over with attempt 0, a retryable one is due at once."""
+        """By hand: a discarded job starts over with attempt 0, a retryable one is due at once.
+
+        Unwanted where its queue would have to be created by that and may not, Draining where it was to go to one that takes no new jobs.
+        """
 
     async def delete(self, job_id: str, now_ms: int) -> Outcome:
         """Forget a job that has ended."""

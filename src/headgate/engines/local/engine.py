@@ -177,6 +177,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         )
         tables = Tables(self._journal, events, keep_finished=self._in_memory)
         tables.on_touched = self._settle_soon
+        tables.strict = self._strict
         self._tables = tables
         self.kept = Kept(self._journal, in_memory=self._in_memory)
         self.life = Life(tables, self.kept)

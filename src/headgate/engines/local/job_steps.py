@@ -245,6 +245,9 @@ class JobSteps(Ground):
             return Missing(job_id)
         if not self.life.can_start_over(job):
             return WrongState(job)
+        closed = self.life.closed_to(job, changes)
+        if closed is not None:
+            return closed
         was = job.state
         return Done(self.life.revive(job, changes, now), was)
 

@@ -24,7 +24,7 @@ from headgate.core.states import (
     SCHEDULED,
     TERMINAL,
 )
-from headgate.engines.contract import Checkpoint, Replay
+from headgate.engines.contract import Checkpoint, Draining, Replay, Unwanted
 from headgate.engines.local.kept import Kept
 from headgate.engines.local.keys import Key
 from headgate.engines.local.queue import Queue, size_of
@@ -479,6 +479,15 @@ class Life:
             return Life.is_buried(job)
         return job.state in (DISCARDED, RETRYABLE)
 
+    def closed_to(self, job: Job, changes: Replay) -> Unwanted | Draining | None:
+        """Why the queue to which a retry would bring the job does not take it."""
+        queue = self.tables.queues.get(_home_of(job, changes))
+        if queue is None or not queue.exists:
+            return Unwanted(_home_of(job, changes)) if self.tables.strict else None
+        if queue.draining and queue.name != job.queue:
+            return Draining(queue.name)
+        return None
+
     def revive(self, job: Job, changes: Replay, at: int) -> Job:
         """Start a discarded job or a dead letter over, or a retryable one at once; gives the record that counts now."""
         tables = self.tables
@@ -495,7 +504,7 @@ class Life:
             more.deferrals = 0
             more.reason = ""
             more.re_enqueued_at = at
-        target = changes.queue or more.origin or job.queue
+        target = _home_of(job, changes)
         if buried:
             more.origin = more.buried_for = ""
             more.buried_at = more.buried_attempts = 0
@@ -685,6 +694,12 @@ class Life:
             "duration_ms": at - job.started_at,
         }
         self._tell("job.failed", at, job, data)
+
+
+def _home_of(job: Job, changes: Replay) -> str:
+    """The queue to which a retry by hand brings it."""
+    origin = "" if job.more is None else job.more.origin
+    return changes.queue or origin or job.queue
 
 
 def _about(job: Job) -> dict[str, str]:

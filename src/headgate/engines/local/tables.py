@@ -71,6 +71,7 @@ class Tables:
         "policy",
         "queues",
         "resolved_policy",
+        "strict",
         "timers",
         "touched",
         "unique",
@@ -82,6 +83,8 @@ class Tables:
         self.events = events
         self.keep_finished = keep_finished
         """Without a file, finished jobs stay in memory."""
+        self.strict = False
+        """Whether queues have to be created by request."""
         self.now = 0
         self.next_seq = 1
         self.jobs: dict[str, Job] = {}

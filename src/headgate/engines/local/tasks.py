@@ -143,7 +143,7 @@ class Tasks:
         match task.kind:
             case "cancel" if job.state not in TERMINAL:
                 life.cancel(job, "admin", "bulk", now)
-            case "retry" if life.can_start_over(job):
+            case "retry" if life.can_start_over(job) and life.closed_to(job, Replay()) is None:
                 life.revive(job, Replay(), now)
             case "delete" if job.state in TERMINAL:
                 life.forget(job)
