@@ -72,6 +72,8 @@ class Dispatch:
             self._in_order(call)
         else:
             self._by_turns(call)
+            if call.pool is not None:
+                self._pools.watch(call.pool, self._workers.all_busy, now)
         for queue in call.passed_over:
             queue.groups.bring_back()
         return call.taken

@@ -108,13 +108,20 @@ class Pools:
             tables.events.add(
                 "scheduling.queue_starved", at, queue.name, queue=queue.name, data=data
             )
-        pool = self.known[turns.pool]
-        if not self.has_room(pool) and pool.name not in self._overloaded and not turns.empty:
-            self._overloaded.add(pool.name)
-            waiting = sum(queue.counts[AVAILABLE] for queue in turns.queues)
-            active = tables.in_pools.get(pool.name, 0)
-            data = {"pool": pool.name, "active_jobs": active, "waiting_jobs": waiting}
-            tables.events.add("scheduling.pool_overloaded", at, pool.name, data=data)
+
+    def watch(self, pool: Pool, all_busy: Callable[[str], bool], at: int) -> None:
+        """Tell when jobs wait and the pool, or each of its workers, has as many as it may."""
+        name = pool.name
+        turns = self.rotas[name]
+        if name in self._overloaded or turns.empty:
+            return
+        if self.has_room(pool) and not all_busy(name):
+            return
+        self._overloaded.add(name)
+        waiting = sum(queue.counts[AVAILABLE] for queue in turns.queues)
+        active = self._tables.in_pools.get(name, 0)
+        data = {"pool": name, "active_jobs": active, "waiting_jobs": waiting}
+        self._tables.events.add("scheduling.pool_overloaded", at, name, data=data)
 
     def found_nothing(self, pool: str) -> None:
         """The pool has room and nothing to do: it is overloaded no more."""
