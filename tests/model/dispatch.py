@@ -14,6 +14,7 @@ from headgate.engines.contract import Fetch
 from tests.model.admission import Admission
 from tests.model.records import Entry, PoolState, Progress
 
+DUE = ("scheduled", "retryable")
 ACTIONS = 64
 """So many jobs are dropped or put off by one fetch; then it passes them over."""
 TURNS = 1_000
@@ -89,7 +90,7 @@ class Dispatch(Admission):
         return [q for q in self.queues_of(fetch) if self._first(q, fetch, acting=True)]
 
     def next_opening(self, fetch: Fetch) -> int:
-        """The first instant (in ms) at which only the end of a window, a hold or an interval brings something; 0 when none is known.
+        """The first instant (in ms) at which a schedule, or only the end of a window, a hold or an interval brings something; 0 when none is known.
 
         It is told to those who find nothing, and only gates of jobs and queues that they may be served from count.
         """
@@ -100,6 +101,8 @@ class Dispatch(Admission):
         for queue in self.queues_of(fetch):
             if self.left_out(queue, name):
                 continue
+            waiting = (j for j in self.live() if j.queue == queue and j.state in DUE)
+            found += [j.due_at * 1000 for j in waiting if fetch.tenant in ("", j.tenant)]
             for job in self.available(queue):
                 closed = [gate.closed(now_us) for gate in self.gates_of(job)]
                 ends = [c.opens_at_us for c in closed if c is not None]

@@ -429,7 +429,7 @@ class Why(Struct):
     """Why a fetch found nothing."""
 
     next_at: int
-    """The earliest instant at which something is known to open; 0 when none is known."""
+    """The earliest instant at which something is known to open or to be due; 0 when none is known."""
     reasons: dict[str, str]
     """Queue -> empty, unknown, paused, limited, blocked, isolated, pool_full, worker_full, worker_resting"""
 

@@ -30,6 +30,8 @@ MOST_ACTIONS: Final = 64
 UNKNOWN_MS: Final = 1_000
 """After so long a job comes back that waits for a slot of which nobody knows when it is free."""
 SHARE: Final = "share"
+_MAY_COME: Final = frozenset({"blocked", "empty"})
+"""Where a job that becomes available may be fetched."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -282,6 +284,9 @@ class Dispatch:
                 next_us = next_us if at is None else min(next_us, at)
             elif reason == "blocked":
                 next_us = min(next_us, queue.groups.next_us())
+            if reason in _MAY_COME:
+                due_at = queue.dues.first(queue.name, self._tables.jobs)
+                next_us = min(next_us, due_at * 1000) if due_at else next_us
         found = {name: reason for name, reason in reasons.items() if reason}
         return Why(0 if next_us == NEVER else -(-next_us // 1000), found)
 

@@ -585,6 +585,8 @@ class Life:
         return expires, gives_up, due
 
     def _arm_waiting(self, job: Job) -> None:
+        if job.due_at and job.state in (SCHEDULED, RETRYABLE):
+            self.tables.expect(job)
         self._arm_first(job, *self._waiting_times(job))
 
     def _arm_first(self, job: Job, *times: int) -> None:

@@ -16,6 +16,7 @@ from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
 from headgate.core.states import ACTIVE, AVAILABLE, STATES, TERMINAL
 from headgate.core.tenants import Shares
 from headgate.engines.contract import QueueView
+from headgate.engines.local.dues import Dues
 from headgate.engines.local.groups import (
     AGE,
     FAIR,
@@ -104,6 +105,7 @@ class Queue:
         "counts",
         "created_at",
         "draining",
+        "dues",
         "exists",
         "fair",
         "filled",
@@ -150,6 +152,7 @@ class Queue:
         self.bytes = 0
         self.tenants: dict[str, Tenanted] = {}
         self.recent = Recent()
+        self.dues = Dues()
         self.gate: Key | None = None
         """Its own limits, where it has any."""
         self.shares = Shares()

@@ -14,7 +14,7 @@ from headgate.core.gates import Limits
 from headgate.core.job import Job, copy_of
 from headgate.core.limits import queue_key
 from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
-from headgate.core.states import ACTIVE, AVAILABLE, SCHEDULED, TERMINAL
+from headgate.core.states import ACTIVE, AVAILABLE, RETRYABLE, SCHEDULED, TERMINAL
 from headgate.engines.contract import QUEUE_OPENED, Maintenance
 from headgate.engines.local.events import EventLog
 from headgate.engines.local.keys import Keys
@@ -304,6 +304,12 @@ class Tables:
         queue.step_out(job)
         self.touch(queue)
 
+    def expect(self, job: Job) -> None:
+        """The job has a time at which it becomes available."""
+        queue = self.queues[job.queue]
+        counts = queue.counts
+        queue.dues.add(job, self.jobs, counts[SCHEDULED] + counts[RETRYABLE])
+
     def arm(self, job: Job, at: int) -> None:
         self.timers.arm(job, max(at, self.now))
 
@@ -405,7 +411,9 @@ class Tables:
             queue.line_up(job)
         elif job.state == ACTIVE:
             self.hold(job)
-        elif job.state == SCHEDULED and job.more is not None and job.more.postponed_by:
+        elif job.state in (SCHEDULED, RETRYABLE):
+            self.expect(job)
+        if job.state == SCHEDULED and job.more is not None and job.more.postponed_by:
             self.keys.named(job.more.postponed_by).postponed += 1
 
     def check(self) -> None:
