@@ -179,3 +179,42 @@ async def test_002_5_3_another_strategy_may_take_the_place_of_the_first(world: W
     await world.nack(job, requeue=True)
     assert (await world.job(job))["queue"] == "default"
     assert await names(world) == {"default"}
+
+
+DOORS: list[tuple[str, str, Any, bool]] = [
+    ("POST", "/jobs", {"type": "a", "args": [], "queue": "new"}, True),
+    ("POST", "/jobs/batch", {"jobs": [{"type": "a", "args": [], "queue": "new"}]}, True),
+    ("POST", "/jobs/bulk", {"jobs": [{"type": "a", "args": [], "queue": "new"}]}, True),
+    ("PUT", "/queues/new/config", {}, True),
+    ("PUT", "/admin/queues/new/config", {"concurrency": 1}, True),
+    ("PUT", "/admin/queues/new/rate-limit", {"concurrency": 1}, True),
+    ("POST", "/queues/new/pause", None, True),
+    ("POST", "/admin/queues/new/pause", None, True),
+    ("POST", "/queues/new/resume", None, True),
+    ("POST", "/queues", {"name": "new"}, True),
+    ("GET", "/queues/new", None, False),
+    ("GET", "/queues/new/config", None, False),
+    ("GET", "/queues/new/stats", None, False),
+    ("POST", "/queues/new/drain", None, False),
+    ("DELETE", "/queues/new", {"strategy": "discard"}, False),
+    ("POST", "/workers/fetch", {"queues": ["new"]}, False),
+    ("POST", "/workers/fetch", {"queues": ["new"], "strategy": "round-robin"}, False),
+    ("POST", "/workers/register", {"worker_id": "w", "queues": ["new"]}, False),
+    ("PUT", "/admin/pools/p", {"queues": ["new"]}, False),
+    ("PUT", "/queues/default/config", {"dead_letter_queue": "new"}, False),
+    ("POST", "/jobs", {"type": "UPPER", "args": [], "queue": "new"}, False),
+    ("PUT", "/queues/new/config", {"concurrency": -1}, False),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "creates"), DOORS)
+@in_world()
+async def test_002_5_2_what_creates_a_queue_and_what_does_not(
+    world: World, method: str, path: str, body: Any, creates: bool
+) -> None:
+    await world.call(method, path, body)
+    assert ("new" in await names(world)) == creates
+    explicit = await world.events("queue.created")
+    assert [event["queue"] for event in explicit] == (["new"] if path == "/queues" else [])
+    counted = (await world.samples())["ojs_queue_created_count_total"]
+    assert counted == (1 if creates else 0)
