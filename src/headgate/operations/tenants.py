@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from headgate.core.errors import InvalidRequest, NotFound
 from headgate.core.members import object_at
+from headgate.core.noise import Noise, signals
 from headgate.core.states import (
     ACTIVE,
     AVAILABLE,
@@ -47,6 +48,8 @@ class Figures(Struct):
     weight: int
     effective_share: float
     actual_share: float
+    noisy: list[str]
+    """In which respects it takes more than its neighbours, as core.noise has it."""
 
 
 async def look_up(engine: Engine, tenant: str, now_ms: int) -> TenantView:
@@ -97,14 +100,43 @@ async def figures(engine: Engine, view: TenantView, now_ms: int) -> Figures:
         counts[state] += count
     weights, running = await _of_all(engine, now_ms)
     weight = view.limits.fairness_weight
+    discarded = await _lately(engine, view.id, DISCARDED, now_ms)
     return Figures(
         counts=counts,
         completed_last_minute=await _lately(engine, view.id, COMPLETED, now_ms),
-        discarded_last_minute=await _lately(engine, view.id, DISCARDED, now_ms),
+        discarded_last_minute=discarded,
         uses=await _uses(engine, view, by_queue, counts, now_ms),
         weight=weight,
         effective_share=weight / weights if weights and any(view.counts.values()) else 0.0,
         actual_share=counts[ACTIVE] / running if running else 0.0,
+        noisy=signals(await _noise(engine, view, discarded, running, now_ms)),
+    )
+
+
+async def _noise(
+    engine: Engine, view: TenantView, discarded: int, running: int, now_ms: int
+) -> Noise:
+    """What the tenant does beside the others that have live jobs."""
+    since = now_ms - MINUTE_MS + 1
+    mine = await engine.count_jobs(Query(tenant=view.id, enqueued_from=since), now_ms)
+    nobodys = await engine.count_jobs(Query(tenant=DEFAULT_TENANT, enqueued_from=since), now_ms)
+    all_of_it = await engine.count_jobs(Query(enqueued_from=since), now_ms)
+    enqueued = sum(mine.values())
+    others = [
+        each.counts
+        for each in await engine.tenants(now_ms)
+        if each.id not in {view.id, DEFAULT_TENANT} and any(each.counts.values())
+    ]
+    queues = await engine.queues(now_ms)
+    return Noise(
+        depth=sum(view.counts.get(state, 0) for state in (AVAILABLE, SCHEDULED)),
+        depths=[counts[AVAILABLE] + counts[SCHEDULED] for counts in others],
+        enqueued=enqueued,
+        enqueued_by_others=sum(all_of_it.values()) - enqueued - sum(nobodys.values()),
+        active=view.counts.get(ACTIVE, 0),
+        active_of_all=running,
+        discarded=discarded,
+        discarded_by_others=max(0, sum(q.rates.failed_last_minute for q in queues) - discarded),
     )
 
 

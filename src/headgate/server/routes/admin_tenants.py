@@ -78,6 +78,7 @@ async def stats(context: Context, request: Request) -> Answer:
                 for name, use in found.uses.items()
             },
             fairness=FairShare(found.weight, found.effective_share, found.actual_share),
+            noisy=found.noisy,
             computed_at=instant_text(request.now_ms),
         )
     )
