@@ -55,6 +55,7 @@ async def test_the_manifest_claims_what_is_true(world: World) -> None:
                     "fair-scheduling",
                     "dead-letter",
                     "admin-api",
+                    "progress",
                 )
             ],
             "experimental": [],

@@ -32,6 +32,7 @@ _EXTENSIONS: Final = (
     "fair-scheduling",
     "dead-letter",
     "admin-api",
+    "progress",
 )
 _REVISION: Final = "1.0.0-rc.1"
 _URI: Final = "urn:ojs:ext:"
