@@ -44,7 +44,7 @@ from headgate.engines.local.store import (
     wipe,
     write_time,
 )
-from headgate.engines.local.tables import POLICY, QUEUE, Tables
+from headgate.engines.local.tables import POLICY, QUEUE, TODAY, Tables
 from headgate.engines.local.tasks import TASK, Tasks
 from headgate.engines.local.tenantry import TENANT, Tenantry
 from headgate.engines.local.upkeep import MAINTENANCE, Upkeep
@@ -201,6 +201,8 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         tables.keys.now_us = tables.now * 1000
         self._restore(loaded)
         tables.now = self._journal.now_ms = max(now_ms, recovered.last_ms)
+        for name, packed in loaded.today.items():
+            tables.restore_today(name, packed)
         tables.open_queue(DEFAULT_QUEUE)
         self._workers.remember_pools(loaded.members, tables.now)
         self._tasks.resume()
@@ -269,6 +271,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         if not self._in_memory:
             write = self._journal.add
             self._tables.keys.write_changes(write)
+            self._tables.write_changes(write)
             self._pools.write_changes(write)
 
     def _committed(self, last_event: int) -> None:
@@ -372,6 +375,7 @@ class _Loaded:
         self.tasks: list[bytes] = []
         self.gates: dict[str, bytes] = {}
         self.tenants: dict[str, bytes] = {}
+        self.today: dict[str, bytes] = {}
         self.shares: dict[str, bytes] = {}
         self.turns: dict[str, bytes] = {}
         self.pools: list[bytes] = []
@@ -382,12 +386,20 @@ class _Loaded:
             for queue, state, jobs in connection.execute("SELECT queue, state, jobs FROM counts")
             if state in STATES
         ]
+        plain = {
+            QUEUE: self.queues,
+            GATE: self.gates,
+            TENANT: self.tenants,
+            SHARE: self.shares,
+            TURN: self.turns,
+            TODAY: self.today,
+        }
         for kind, key, value in connection.execute(
             "SELECT kind, key, CASE kind WHEN 'answer' THEN substr(value, 1, 8) ELSE value END "
             "FROM things WHERE kind <> 'checkpoint'"
         ):
-            if kind == QUEUE:
-                self.queues[key] = value
+            if kind in plain:
+                plain[kind][key] = value
             elif kind == POLICY:
                 self.policy = value
             elif kind == MAINTENANCE:
@@ -396,14 +408,6 @@ class _Loaded:
                 self.directives[key] = value.decode()
             elif kind == TASK:
                 self.tasks.append(value)
-            elif kind == GATE:
-                self.gates[key] = value
-            elif kind == TENANT:
-                self.tenants[key] = value
-            elif kind == SHARE:
-                self.shares[key] = value
-            elif kind == TURN:
-                self.turns[key] = value
             elif kind == MEMBER:
                 self.members[key] = value.decode()
             elif kind == POOL:

@@ -220,6 +220,7 @@ class Life:
         tables.save(job, ACTIVE)
         duration_ms = at - job.started_at
         queue.recent.completed(at, duration_ms)
+        tables.ended[queue] = None
         data: dict[str, Any] = {"duration_ms": duration_ms, "attempt": job.attempt}
         if result is not None and len(result) <= LARGEST_RESULT_IN_EVENT:
             data["result"] = Raw(result)
@@ -300,7 +301,9 @@ class Life:
         job.dead = dead and not more.origin
         tables = self.tables
         tables.save(job, was)
-        tables.queues[job.queue].recent.failed(at)
+        queue = tables.queues[job.queue]
+        queue.recent.failed(at)
+        tables.ended[queue] = None
         self._tell_discarded(job, reason, at)
         if job.dead:
             self._tell("job.dead_lettered", at, job, {"reason": reason})
@@ -337,6 +340,7 @@ class Life:
         job.worker = ""
         job.dead = True
         origin.recent.failed(at)
+        tables.ended[origin] = None
         job.state = DISCARDED
         self._tell_discarded(job, reason, at)
         data = {"reason": reason, "dead_letter_queue": target}

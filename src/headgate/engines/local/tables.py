@@ -9,12 +9,15 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from typing import Any, Protocol
 
+import msgspec
+
 from headgate.core import queues as rules
 from headgate.core.gates import Limits
 from headgate.core.job import Job, copy_of
 from headgate.core.limits import queue_key
 from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
 from headgate.core.states import ACTIVE, AVAILABLE, RETRYABLE, SCHEDULED, TERMINAL
+from headgate.core.times import DAY_MS
 from headgate.engines.contract import QUEUE_OPENED, Maintenance
 from headgate.engines.local.events import EventLog
 from headgate.engines.local.keys import Keys
@@ -23,6 +26,7 @@ from headgate.engines.local.rows import Record, changed, job_of, stored
 from headgate.engines.local.timers import Timers
 
 QUEUE = "queue"
+TODAY = "today"
 POLICY = "policy"
 
 
@@ -55,6 +59,7 @@ class Tables:
         "_finished",
         "_last_record",
         "crowded_at",
+        "ended",
         "events",
         "fair_pools",
         "freed",
@@ -94,6 +99,8 @@ class Tables:
         """With more queues than that it is time to look for those that nobody needs."""
         self.policy: QueueConfig = EMPTY
         self.resolved_policy: Resolved = SYSTEM
+        self.ended: dict[Queue, None] = {}
+        """Queues with jobs that ended since the last batch."""
         self.held: dict[str, dict[str, Job]] = {}
         """Worker -> the jobs that it holds."""
         self.unique: dict[str, list[Job]] = {}
@@ -180,10 +187,25 @@ class Tables:
                 continue
             queue.close_lanes()
             del self.queues[name]
+            self.ended.pop(queue, None)
         self.crowded_at = 2 * len(self.queues) + FEW_QUEUES
 
     def existing(self) -> Iterator[Queue]:
         return (queue for queue in self.queues.values() if queue.exists)
+
+    def write_changes(self, write: Callable[[tuple[Any, ...]], None]) -> None:
+        """Record how many jobs ended today, once for each queue; the batch is about to be closed."""
+        for queue in self.ended:
+            write(("", TODAY, queue.name, msgspec.msgpack.encode(queue.recent.today)))
+        self.ended.clear()
+
+    def restore_today(self, name: str, packed: bytes) -> None:
+        """What ended in this queue, if it was today."""
+        known = msgspec.msgpack.decode(packed, type=tuple[int, int, int])
+        if known[0] == self.now // DAY_MS:
+            self.queue(name).recent.today = known
+        else:
+            self.set_thing(TODAY, name, None)
 
     # one job
 
