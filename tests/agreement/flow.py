@@ -104,6 +104,18 @@ class FlowRules(Machine):
         else:
             self.both(model.set_tenant(tenant, limits, now), engine.set_tenant(tenant, limits, now))
 
+    # maintenance
+
+    @rule(begin=st.sampled_from([False, False, True]), reason=st.sampled_from(["", "new disk"]))
+    def begin_or_end_maintenance(self, begin: bool, reason: str) -> None:
+        if begin:
+            expected = self.model.begin_maintenance(reason, 0, self.now)
+            self.both(expected, self.engine.begin_maintenance(reason, 0, "admin", self.now))
+        else:
+            expected_end = self.model.end_maintenance(self.now)
+            self.both(expected_end, self.engine.end_maintenance("admin", self.now))
+        assert self.engine.maintenance == self.model.state.maintenance
+
     @rule(fetch=fetches(counts=[1]))
     def ask_why(self, fetch: Fetch) -> None:
         """Why a fetch finds nothing: each queue has a reason, and a true one."""

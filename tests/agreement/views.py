@@ -56,7 +56,7 @@ RARE = (
 KINDS = frozenset(
     {
         "job.enqueued", "job.scheduled", "job.started", "job.heartbeat", "job.completed",
-        "job.failed", "job.retrying", "job.discarded", "job.dead_lettered", "job.cancelled",
+        "job.failed", "job.retrying", "job.retry_exhausted", "job.discarded", "job.dead_lettered", "job.cancelled",
         "job.expired", "priority.changed", "queue.created", "queue.deleted", "queue.paused",
         "queue.resumed", "worker.started", "worker.quiet", "worker.stopped",
     }
@@ -71,6 +71,8 @@ FLOW_KINDS = {
     "queue.overflow": ("queue",),
     "rate_limit.dropped": ("key",),
     "rate_limit.dynamic_adjusted": ("until",),
+    "maintenance.started": ("reason",),
+    "maintenance.ended": (),
 }
 """What is told of flow besides, and the members in which model and engine agree."""
 NOTICED_KINDS = ("backpressure.warning", "backpressure.cleared", "queue.full")
@@ -149,6 +151,8 @@ def of_outcome(outcome: Outcome) -> Said:
             return Said("WrongState", job.id, (job.state,))
         case NotHolder(job, held_by, claim):
             return Said("NotHolder", job.id, (held_by, claim))
+        case Draining(queue) | Unwanted(queue):
+            return Said(type(outcome).__name__, "", (queue,))
         case _:
             assert_never(outcome)
 

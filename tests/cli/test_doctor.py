@@ -86,6 +86,19 @@ def test_everything_that_is_wrong_is_found_with_what_to_do(serve: Serve, tmp_pat
     assert not any(line.startswith("ok") for line in lines)
 
 
+def test_maintenance_is_told_with_what_ends_it(serve: Serve, tmp_path: Path) -> None:
+    cli = Asked(serve(), tmp_path)
+    body = {"enabled": True, "reason": "new disk", "estimated_duration": "PT1H"}
+    begun = cli.server.ask("POST", "/ojs/v1/admin/system/maintenance", body)[1]
+    (found,) = [each for each in findings(cli, code=0) if each["about"] == "maintenance"]
+    assert found["level"] == "warning"
+    assert found["message"] == (
+        f"the server is in maintenance since {begun['enabled_at']}, "
+        f"meant to end at {begun['estimated_end']} (new disk): no job is given out"
+    )
+    assert "/admin/system/maintenance" in found["remedy"]
+
+
 def test_a_worker_makes_the_difference(serve: Serve, tmp_path: Path) -> None:
     cli = Asked(serve(), tmp_path)
     cli.run("queue", "set", "_default", "--max-depth", "1000")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from unittest.mock import patch
+
 from headgate.core.retry import Failure, RetryPolicy
 from headgate.core.times import DAY_MS, HOUR_MS, MINUTE_MS
 from headgate.engines.contract import Ack, Fail, Fetch
 from headgate.engines.local.engine import LocalEngine
+from headgate.engines.local.retention import Retention
 from tests.contract.home import NOW, Home, draft, fetch, push, story, until
 
 BURIED = RetryPolicy(max_attempts=1, on_exhaustion="dead_letter")
@@ -132,3 +136,86 @@ async def test_dead_letters_in_a_queue_of_their_own_are_bounded_by_age_and_numbe
         assert view is not None
         assert {state: jobs for state, jobs in view.counts.items() if jobs} == {"completed": 2}
         engine.check()
+
+
+async def at_rest(engine: LocalEngine, now_ms: int) -> None:
+    """Return when everything is done that was due, which has ended when it is known when it begins again."""
+    await engine.tick(now_ms)
+
+    async def rests() -> bool:
+        return now_ms < engine.next_due() <= now_ms + DAY_MS
+
+    await until(rests)
+
+
+@story
+async def test_a_queue_that_comes_later_may_keep_its_jobs_shorter_than_all_others(
+    home: Home,
+) -> None:
+    async with home.engine() as engine:
+        await at_rest(engine, NOW)
+        now = NOW + 5_000
+        await at_rest(engine, now)
+        await engine.create_queue("q", {"retention": {"completed": "PT5S"}}, now)
+        await push(engine, [draft(1)], now)
+        await fetch(engine, now_ms=now)
+        await engine.ack([Ack("j1")], now)
+        await gone(engine, now + 5_000, 1)
+
+
+@story
+async def test_a_policy_may_be_shorter_than_what_every_queue_says_so_far(home: Home) -> None:
+    async with home.engine() as engine:
+        keep = dict.fromkeys(("completed", "cancelled", "discarded"), "P9D")
+        await engine.configure("default", {"retention": keep}, NOW)
+        await engine.configure("_default", {"retention": {"cancelled": "PT5S"}}, NOW)
+        await at_rest(engine, NOW)
+        now = NOW + 5_000
+        await at_rest(engine, now)
+        await push(engine, [draft(1)], now)
+        await engine.cancel("j1", "admin", "", now)
+        await gone(engine, now + 5_000, 1)
+
+
+@story
+async def test_what_comes_while_it_forgets_is_not_forgotten_about(home: Home) -> None:
+    look_ahead = Retention._next
+    has_looked, may_end = asyncio.Event(), asyncio.Event()
+
+    async def look_ahead_slowly(self: Retention) -> int:
+        found = await look_ahead(self)
+        has_looked.set()
+        await may_end.wait()
+        return found
+
+    async with home.engine() as engine:
+        settings = {"dead_letter_queue": "dead", "dead_letter_max_size": 1}
+        await engine.configure("q", settings, NOW)
+        once = RetryPolicy(max_attempts=1)
+        await push(engine, [draft(n, retry=once, max_attempts=1) for n in range(3)])
+        with patch.object(Retention, "_next", look_ahead_slowly):
+            await engine.tick(NOW)
+            await has_looked.wait()
+            for n in range(3):
+                assert await fetch(engine) == [f"j{n}"]
+                await engine.fail([Fail(f"j{n}", Failure("E", "m"))], NOW)
+            # It rings for them before it has come to its end.
+            now = NOW + 1_000
+            await engine.tick(now)
+            may_end.set()
+            await at_rest(engine, now)
+        await gone(engine, now, 0, 1)
+
+
+@story
+async def test_who_keeps_dead_letters_has_nothing_to_do_for_months(home: Home) -> None:
+    async with home.engine() as engine:
+        await push(engine, [draft(1, retry=BURIED, max_attempts=1)])
+        await fetch(engine)
+        await engine.fail([Fail("j1", Failure("E", "m"))], NOW)
+        now = NOW + 40 * DAY_MS
+        for _ in range(5):
+            await at_rest(engine, now)
+            now += 2_000
+        await at_rest(engine, now)
+        assert engine.next_due() > now + HOUR_MS

@@ -211,9 +211,16 @@ async def test_002_11_2_deletion_with_move(world: World) -> None:
 @in_world(strict_queues=True)
 async def test_002_11_3_strict_queue_mode(world: World) -> None:
     before = await world.everything()
-    found = await world.enqueue(queue="unknown")
-    assert found.status in {400, 404, 422}
-    assert found.error["details"]["queue"] == "unknown"
+    job = {"type": "a", "args": [], "queue": "unknown"}
+    jobs = {"jobs": [{**job, "queue": "default"}, job]}
+    for path, body in (("/jobs", job), ("/jobs/batch", jobs)):
+        found = await world.call("POST", path, body)
+        assert (found.status, found.error["code"]) == (404, "QUEUE_NOT_FOUND")
+        assert found.error["details"]["queue"] == "unknown"
+    found = await world.call("POST", "/jobs/bulk", {**jobs, "atomicity": "atomic"})
+    assert found.status == 422
+    assert found.body["items"][1]["error"]["code"] == "QUEUE_NOT_FOUND"
+    assert await world.take("unknown") == []
     assert await world.everything() == before
     await world.finish("/queues", {"name": "unknown"})
     assert (await world.enqueue(queue="unknown")).status == 201

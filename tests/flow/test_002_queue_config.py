@@ -296,3 +296,48 @@ async def test_002_6_4_the_default_ttl_of_dead_letters_is_30_days(world: World) 
     assert await world.states(job) == ["available"]
     await world.later(1)
     await world.gone(job)
+
+
+@pytest.mark.parametrize("buried", [True, False])
+@pytest.mark.parametrize("why", ["attempts_exhausted", "non_retryable", "lost", "by handler"])
+@in_world()
+async def test_002_6_4_exhaustion_is_told_before_the_dead_letter(
+    world: World, buried: bool, why: str
+) -> None:
+    await world.configure("q", dead_letter_queue="dlq" if buried else None)
+    retry = {
+        "max_attempts": 9 if why in {"non_retryable", "by handler"} else 1,
+        "on_exhaustion": "dead_letter",
+    }
+    job = await world.push(queue="q", retry=retry, meta={"tenant_id": "acme"})
+    await world.take("q")
+    if why == "lost":
+        await world.later(30 * SECOND)
+    else:
+        code = "DEAD_LETTER" if why == "by handler" else "handler_error"
+        await world.nack(job, retryable=why != "non_retryable", code=code)
+    told = await world.events("job.*")
+    kinds = ["failed", "retry_exhausted", "discarded", "dead_lettered"]
+    assert [event["type"] for event in told[2:]] == [f"job.{kind}" for kind in kinds]
+    assert all((each["tenant_id"], each["job_id"]) == ("acme", job) for each in told)
+    reason = {"lost": "attempts_exhausted", "by handler": "dead_lettered_by_handler"}.get(why, why)
+    exhausted = told[3]
+    assert chosen(exhausted, "queue", "attempt", "max_attempts", "reason") == {
+        "queue": "q",
+        "attempt": 1,
+        "max_attempts": retry["max_attempts"],
+        "reason": reason,
+    }
+    assert exhausted["error"] == told[2]["error"]
+
+
+@in_world()
+async def test_002_6_4_a_discard_that_is_no_exhaustion_is_not_told_as_one(world: World) -> None:
+    await world.configure("q", dead_letter_queue="dlq")
+    job = await world.push(queue="q")
+    expired = await world.push(queue="q", expires_at="+PT1S")
+    await world.take("q", count=1)
+    await world.nack(job, code="DISCARD")
+    await world.later(SECOND)
+    assert await world.states(job, expired) == ["discarded", "discarded"]
+    assert await world.events("job.retry_exhausted", "job.dead_lettered") == []

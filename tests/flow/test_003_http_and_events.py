@@ -91,6 +91,59 @@ async def test_003_11_1_an_overloaded_pool_is_told(world: World) -> None:
 
 
 @in_world()
+async def test_003_11_1_a_pool_is_overloaded_when_all_its_workers_are(world: World) -> None:
+    await world.put("/admin/pools/p", {"queues": ["a"]})
+    for worker, pool in (("w1", "p"), ("w2", "p"), ("w3", "other")):
+        register = {"worker_id": worker, "pool": pool, "concurrency": 2}
+        await world.finish("/workers/register", register)
+    await fill(world, 9, "a")
+    (job, _) = await world.take("x", worker_id="w1", count=2)
+    (_,) = await world.take("x", worker_id="w2", count=1)
+    assert await world.events("scheduling.pool_overloaded") == []
+    await world.take("x", worker_id="w2", count=1)
+    (told,) = await world.events("scheduling.pool_overloaded")
+    overloaded = {"pool": "p", "active_jobs": 4, "waiting_jobs": 5}
+    assert chosen(told, *overloaded) == overloaded
+    # It is told once, until there was nothing left to do.
+    await world.ack(job)
+    await world.take("x", worker_id="w1", count=1)
+    assert len(await world.events("scheduling.pool_overloaded")) == 1
+
+
+@in_world()
+async def test_003_11_1_a_worker_that_rests_or_names_no_number_makes_no_difference(
+    world: World,
+) -> None:
+    await world.put("/admin/pools/p", {"queues": ["a"]})
+    for worker, more in (("full", {"concurrency": 1}), ("quiet", {"concurrency": 9})):
+        register = {"worker_id": worker, "pool": "p", **more}
+        await world.finish("/workers/register", register)
+    beat = {"worker_id": "quiet", "state": "quiet", "active_jobs": []}
+    await world.finish("/workers/heartbeat", beat)
+    await world.finish("/workers/register", {"worker_id": "boundless", "pool": "p"})
+    await fill(world, 5, "a")
+    await world.take("x", worker_id="full", count=1)
+    assert await world.events("scheduling.pool_overloaded") == []
+    await world.finish("/workers/deregister", {"worker_id": "boundless"})
+    await world.take("x", worker_id="quiet", count=1)
+    await world.take("x", pool="p", count=1)
+    assert len(await world.events("scheduling.pool_overloaded")) == 1
+
+
+@in_world()
+async def test_003_11_1_a_pool_that_was_made_smaller_is_told_when_somebody_asks_in_vain(
+    world: World,
+) -> None:
+    await world.put("/admin/pools/p", {"queues": ["a"]})
+    await fill(world, 3, "a")
+    await world.take("x", pool="p", count=2)
+    await world.put("/admin/pools/p", {"queues": ["a"], "concurrency": 1})
+    assert await world.take("x", pool="p") == []
+    (told,) = await world.events("scheduling.pool_overloaded")
+    assert chosen(told, "active_jobs", "waiting_jobs") == {"active_jobs": 2, "waiting_jobs": 1}
+
+
+@in_world()
 async def test_003_11_1_a_rebalanced_pool_is_told(world: World) -> None:
     await world.put("/admin/pools/p", {"queues": ["a", "b"], "strategy": "strict"})
     assert await world.events("scheduling.rebalanced") == []

@@ -13,6 +13,7 @@ from tests.faults.client import NoAnswer, call
 from tests.faults.server import Server
 
 PATH = "/ojs/v1"
+ERROR = {"code": "handler_error", "message": "given back"}
 
 
 def ask(server: Server, method: str, path: str, body: Any = None) -> Any:
@@ -106,3 +107,67 @@ def test_RL_001_holders_hold_their_slots_over_kills(tmp_path: Path) -> None:
         assert (
             len(ask(server, "POST", "/workers/fetch", {"queues": ["q"], "count": 9})["jobs"]) == 1
         )
+
+
+def test_002_5_3_a_move_goes_on_after_each_kill_and_loses_nothing(tmp_path: Path) -> None:
+    job = {"type": "a", "args": [], "queue": "old"}
+    with Server(tmp_path / "jobs.db") as server:
+        ids: list[str] = []
+        for _ in range(8):
+            found = ask(server, "POST", "/jobs/batch", {"jobs": [job] * 1_000})
+            ids += [each["id"] for each in found["jobs"]]
+        ask(server, "POST", "/queues", {"name": "new"})
+        held = ask(server, "POST", "/workers/fetch", {"queues": ["old"]})["jobs"][0]["id"]
+        body = {"strategy": "move", "target_queue": "new"}
+        deleted = ask(server, "DELETE", "/queues/old", body)
+        assert (deleted["state"], deleted["jobs_affected"]) == ("draining", 7_999)
+        moved = [0]
+        while moved[-1] < 7_999 and len(moved) < 40:
+            server.kill()
+            server.start()
+            time.sleep(0.02 * len(moved))
+            moved.append(ask(server, "GET", "/queues/new/stats")["stats"]["available"])
+            assert moved[-1] >= moved[-2], "nothing goes back"
+        assert moved[-1] == 7_999
+        ask(server, "POST", "/workers/nack", {"job_id": held, "requeue": True, "error": ERROR})
+        assert call(server.address, "GET", f"{PATH}/queues/old").status == 404
+        taken: list[str] = []
+        while jobs := ask(server, "POST", "/workers/fetch", {"queues": ["new"], "count": 1_000})[
+            "jobs"
+        ]:
+            taken += [each["id"] for each in jobs]
+        assert taken == ids, "all of them, once, in their order"
+
+
+def test_002_configuration_and_maintenance_are_as_they_were_answered(tmp_path: Path) -> None:
+    with Server(tmp_path / "jobs.db") as server:
+        limits: list[int] = []
+        server_is_killed = threading.Event()
+
+        def change() -> None:
+            try:
+                for n in itertools.count(1):
+                    ask(server, "PUT", "/queues/q/config", {"concurrency": n, "max_size": n})
+                    limits.append(n)
+            except NoAnswer:
+                server_is_killed.set()
+
+        begun = ask(server, "POST", "/admin/system/maintenance", {"enabled": True, "reason": "r"})
+        job = {"type": "a", "args": [], "queue": "later", "scheduled_at": "+PT1S"}
+        scheduled = ask(server, "POST", "/jobs", job)["job"]["id"]
+        changing = threading.Thread(target=change)
+        changing.start()
+        time.sleep(0.3)
+        server.kill()
+        changing.join(30)
+        assert server_is_killed.is_set()
+        server.start()
+        config = ask(server, "GET", "/queues/q/config")
+        assert config["concurrency"] == config["max_size"]
+        assert config["concurrency"] in {limits[-1], limits[-1] + 1}
+        assert ask(server, "GET", "/health")["maintenance"] == begun
+        time.sleep(1.1)
+        assert ask(server, "GET", f"/jobs/{scheduled}")["job"]["state"] == "scheduled"
+        ask(server, "POST", "/admin/system/maintenance", {"enabled": False})
+        found = ask(server, "POST", "/workers/fetch", {"queues": ["later"]})["jobs"]
+        assert [each["id"] for each in found] == [scheduled]

@@ -278,3 +278,33 @@ async def test_RL_R005_a_limited_queue_wakes_who_waits_after_a_restart(world: Wo
     await world.later(MINUTE)
     async with asyncio.timeout(10):
         assert [job["id"] for job in (await waiting.reply()).body["jobs"]] == jobs[1:]
+
+
+@in_world(file=True)
+async def test_002_9_3_what_ended_today_is_counted_on_until_midnight(world: World) -> None:
+    async def today(queue: str = "q") -> list[int]:
+        stats = (await world.get(f"/queues/{queue}"))["stats"]
+        return [stats["completed_today"], stats["failed_today"]]
+
+    await world.configure("q", dead_letter_queue="graves")
+    jobs = [await world.push(queue="q", retry={"max_attempts": 1}) for _ in range(4)]
+    await world.take("q")
+    await world.ack(jobs[0])
+    await world.nack(jobs[1])
+    await world.nack(jobs[2], code="DISCARD")
+    await world.push(queue="other")
+    await world.restart(SECOND)
+    assert (await today(), await today("other")) == ([1, 2], [0, 0])
+    await world.ack(jobs[3])
+    await world.restart()
+    assert await today() == [2, 2]
+    # The worlds begin at half past ten.
+    await world.later(13 * 60 * MINUTE + 29 * MINUTE)
+    await world.restart()
+    assert await today() == [2, 2]
+    await world.restart(MINUTE)
+    assert await today() == [0, 0]
+    again = await world.push(queue="q")
+    assert await world.run("q") == [again]
+    await world.restart()
+    assert await today() == [1, 0]

@@ -12,7 +12,17 @@ from headgate.core.gates import Gate, Limits, Override
 from headgate.core.limits import full_key, uses_from
 from headgate.core.queues import DEFAULT_POLICY
 from headgate.core.tenants import TenantLimits
-from headgate.engines.contract import Ack, Extend, Fail, Page, Query, Replay, Report, Task
+from headgate.engines.contract import (
+    Ack,
+    Extend,
+    Fail,
+    Maintenance,
+    Page,
+    Query,
+    Replay,
+    Report,
+    Task,
+)
 from tests.model.dispatch import Dispatch
 from tests.model.life import SILENCE_MS
 from tests.model.matching import matches
@@ -236,6 +246,13 @@ class Model(Dispatch):
         buried = bool(job.origin) and job.state == "available"
         if job.state not in ("discarded", "retryable") and not buried:
             return Said("WrongState", job_id, (job.state,))
+        target = changes.queue or job.origin or job.queue
+        if (
+            target != job.queue
+            and target in self.state.queues
+            and self.state.queues[target].draining
+        ):
+            return Said("Draining", "", (target,))
         if not job.live:
             self._name_keys_again(job)
         if job.state == "discarded" or job.origin:
@@ -244,7 +261,6 @@ class Model(Dispatch):
             job.dead = False
             job.reason = ""
             job.re_enqueued_at = now
-        target = changes.queue or job.origin or job.queue
         job.origin = ""
         if target != job.queue:
             # Elsewhere it is a new one, and commands on many jobs come to it last.
@@ -313,9 +329,18 @@ class Model(Dispatch):
             "retry": lambda job_id: self._retry_now(job_id, Replay(), now),
             "delete": lambda job_id: self._delete_now(job_id, now),
         }
+        if task.kind == "delete" and task.query.dead:
+            steps["delete"] = lambda job_id: self._delete_dead(job_id, now)
         said = [steps[task.kind](job.id) for job in self.matching(task.query)]
         done = sum(outcome.kind == "Done" for outcome in said)
         return self._over((done, len(said) - done))
+
+    def _delete_dead(self, job_id: str, now: int) -> Said:
+        """Also one that waits in a queue for dead letters."""
+        job = self.find(job_id)
+        if job is not None and job.live and job.state != "active":
+            self.call_off(job, now)
+        return self._delete_now(job_id, now)
 
     # answers kept for repeated requests
 
@@ -452,6 +477,26 @@ class Model(Dispatch):
             self.throw_out(job, "queue_deleted", self.state.now)
 
     # the process
+
+    # maintenance
+
+    def begin_maintenance(self, reason: str, estimated_end: int, now: int) -> Maintenance:
+        now = self.catch_up(now)
+        known = self.state.maintenance
+        found = Maintenance(reason, known.enabled_at if known else now, estimated_end)
+        self.state.maintenance = found
+        self.tell("maintenance.started", now, "maintenance", reason)
+        return self._over(found)
+
+    def end_maintenance(self, now: int) -> bool:
+        now = self.catch_up(now)
+        if self.state.maintenance is None:
+            return False
+        self.state.maintenance = None
+        self.tell("maintenance.ended", now, "maintenance")
+        self.settle()
+        self.let_go(now)
+        return True
 
     def restart(self, now: int) -> None:
         """Only what is not worth keeping is gone: who is alive, what was told, and how long each queue waited."""

@@ -14,6 +14,7 @@ from headgate.engines.contract import Fetch
 from tests.model.admission import Admission
 from tests.model.records import Entry, PoolState, Progress
 
+DUE = ("scheduled", "retryable")
 ACTIONS = 64
 """So many jobs are dropped or put off by one fetch; then it passes them over."""
 TURNS = 1_000
@@ -61,6 +62,8 @@ class Dispatch(Admission):
 
     def refusal(self, fetch: Fetch) -> str:
         """Why this one gets nothing, whatever there is; "" when it may get something."""
+        if self.state.maintenance:
+            return "maintenance"
         if not self.at_work(fetch.worker):
             return "worker_resting"
         name = self.pool_name(fetch)
@@ -85,7 +88,7 @@ class Dispatch(Admission):
         return [q for q in self.queues_of(fetch) if self._first(q, fetch, acting=True)]
 
     def next_opening(self, fetch: Fetch) -> int:
-        """The first instant (in ms) at which only the end of a window, a hold or an interval brings something; 0 when none is known.
+        """The first instant (in ms) at which a schedule, or only the end of a window, a hold or an interval brings something; 0 when none is known.
 
         It is told to those who find nothing, and only gates of jobs and queues that they may be served from count.
         """
@@ -96,6 +99,8 @@ class Dispatch(Admission):
         for queue in self.queues_of(fetch):
             if self.left_out(queue, name):
                 continue
+            waiting = (j for j in self.live() if j.queue == queue and j.state in DUE)
+            found += [j.due_at * 1000 for j in waiting if fetch.tenant in ("", j.tenant)]
             for job in self.available(queue):
                 closed = [gate.closed(now_us) for gate in self.gates_of(job)]
                 ends = [c.opens_at_us for c in closed if c is not None]
@@ -108,9 +113,13 @@ class Dispatch(Admission):
         job = self.find(job_id)
         if job is None:
             return None
-        if job.state in ("pending", "scheduled", "retryable"):
+        at_rest = {("maintenance", "server", "")} if self.state.maintenance else set()
+        if job.state == "pending":
+            return {("pending", "job", job.id)}
+        if job.state in ("scheduled", "retryable"):
             kind = "retry" if job.state == "retryable" else job.state
-            return {(kind, "job", job.id)}
+            overdue = at_rest and job.due_at <= self.state.now
+            return at_rest if overdue else {(kind, "job", job.id), *at_rest}
         if job.state != "available":
             return set()
         names = {
@@ -121,7 +130,7 @@ class Dispatch(Admission):
             (closed.kind, *names.get(gate.key, ("key", gate.key)))
             for gate in self.gates_of(job)
             for closed in gate.closings(self.state.now_us)
-        }
+        } | at_rest
         if self.state.queues[job.queue].paused:
             found.add(("paused", "queue", job.queue))
         serving = [name for name, pool in self.pools.items() if job.queue in pool.pool.queues]

@@ -60,7 +60,7 @@ class Life(Settling):
             yield job.expires_at, lambda at: self._expire(job, at)
         if job.state == "retryable" and job.give_up_at:
             yield job.give_up_at, lambda at: self._give_up(job, at)
-        if job.state in ("scheduled", "retryable"):
+        if job.state in ("scheduled", "retryable") and self.state.maintenance is None:
             yield job.due_at, lambda at: self._promote(job, at)
         if job.state == "active":
             yield job.started_at + job.timeout_ms, lambda at: self._time_out(job, "timeout", at)
@@ -68,6 +68,14 @@ class Life(Settling):
             if job.stall_ms:
                 heard = max(job.started_at, job.heard_at)
                 yield heard + job.stall_ms, lambda at: self._time_out(job, "stalled", at)
+
+    def let_go(self, at: int) -> None:
+        """What came due in maintenance becomes available, in the order in which it was due."""
+        waiting = [job for job in self.state.jobs if job.state in ("scheduled", "retryable")]
+        for job in sorted(waiting, key=lambda job: (job.due_at, job.seq)):
+            if job.due_at <= at and job.state in ("scheduled", "retryable"):
+                self._promote(job, at)
+                self.settle()
 
     def _promote(self, job: Entry, at: int) -> None:
         if job.state == "retryable":
@@ -174,6 +182,7 @@ class Life(Settling):
 
     def _exhaust(self, job: Entry, reason: str, at: int, *, dead: bool) -> None:
         """No attempt is left: into the dead letter queue of its queue, unless it is there already."""
+        self.tell("job.retry_exhausted", at, job)
         target = self.settings(job.queue).dead_letter_queue
         if not target or job.origin:
             self.discard(job, reason, at, dead=dead and not job.origin)

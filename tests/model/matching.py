@@ -26,7 +26,11 @@ def matches(job: Entry, query: Query) -> bool:
     meta = msgspec.json.decode(b"{" + job.fixed + b"}").get("meta", {})
     return (
         fits
-        and (query.queue is None or job.queue == query.queue)
+        and (
+            query.queue is None
+            or job.queue == query.queue
+            or (query.dead and job.origin == query.queue)
+        )
         and (not query.states or job.state in query.states)
         and (query.priority is None or job.priority == query.priority)
         and within(job.created_at, query.created_from, query.created_until)

@@ -14,7 +14,7 @@ from headgate.core.queues import QueueConfig
 from headgate.core.retry import RetryPolicy
 from headgate.core.tenants import Shares, TenantLimits
 from headgate.core.windows import Window
-from headgate.engines.contract import Draft
+from headgate.engines.contract import Draft, Maintenance
 
 TERMINAL = ("completed", "cancelled", "discarded")
 WAITING = ("available", "scheduled", "retryable", "pending")
@@ -202,6 +202,7 @@ class State:
     now_us: int = 0
     queues: dict[str, Queue] = field(default_factory=lambda: {"default": Queue(0)})
     policy: QueueConfig = rules.EMPTY
+    maintenance: Maintenance | None = None
     gates: dict[str, Gate] = field(default_factory=dict)
     """Of all known keys, those known longest first."""
     told: set[tuple[str, str]] = field(default_factory=set)

@@ -169,12 +169,16 @@ class Settling(Ground):
     def oldest_runnable_at(self, queue: str) -> int:
         """Since when the oldest job waits that only wants a worker."""
         known = self.state.queues[queue]
-        if known.paused or (known.gate is not None and not self.is_open(known.gate)):
+        if (
+            self.state.maintenance
+            or known.paused
+            or (known.gate is not None and not self.is_open(known.gate))
+        ):
             return 0
         return self.oldest_at([job for job in self.available(queue) if self.startable(job)])
 
     def has_something(self, queue: str, pool: str) -> bool:
-        return not self.left_out(queue, pool) and any(
+        return not (self.state.maintenance or self.left_out(queue, pool)) and any(
             self.startable(job) or self.actionable(job) for job in self.available(queue)
         )
 

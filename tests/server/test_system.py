@@ -48,7 +48,15 @@ async def test_the_manifest_claims_what_is_true(world: World) -> None:
         "extensions": {
             "official": [
                 {"name": name, "uri": f"urn:ojs:ext:{name}", "version": "1.0.0-rc.1"}
-                for name in ("rate-limiting", "backpressure", "queue-config", "fair-scheduling")
+                for name in (
+                    "rate-limiting",
+                    "backpressure",
+                    "queue-config",
+                    "fair-scheduling",
+                    "dead-letter",
+                    "admin-api",
+                    "progress",
+                )
             ],
             "experimental": [],
             "payload_limits": {

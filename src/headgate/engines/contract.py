@@ -119,6 +119,7 @@ class Query(Struct):
     """Which jobs: every member given must hold."""
 
     queue: str | None = None
+    """With `dead`, also those that came from this queue."""
     states: Sequence[str] = ()
     type: str | None = None
     """Exact, or a prefix that ends in `*`."""
@@ -158,6 +159,8 @@ class Interest(Struct):
     job_types: Sequence[str] = ()
     kinds: Sequence[str] = ()
     """Event types: exact, `job.*`, or `*`."""
+    tenant: str = ""
+    """Only what is told of this tenant."""
 
 
 # What comes of it
@@ -254,7 +257,7 @@ class NotHolder(Struct):
     claim: int
 
 
-Outcome = Done | Missing | WrongState | NotHolder
+Outcome = Done | Missing | WrongState | NotHolder | Unwanted | Draining
 
 
 class Beat(Struct):
@@ -395,13 +398,22 @@ class TenantView(Struct):
     """Its live jobs per state."""
 
 
+class Maintenance(Struct, frozen=True):
+    """No job is given out and none becomes due, until somebody ends it."""
+
+    reason: str
+    enabled_at: int
+    estimated_end: int = 0
+    """When whoever began it means to end it, which does not end it; 0 when nothing was said."""
+
+
 class Barrier(Struct):
     """Something that keeps a job from running now."""
 
     kind: str
-    """hold, concurrency, rate or throttle of a key, a queue or a tenant; paused, pool, isolated, no_consumers, scheduled, retry, pending, priority"""
+    """maintenance; hold, concurrency, rate or throttle of a key, a queue or a tenant; paused, pool, isolated, no_consumers, scheduled, retry, pending, priority"""
     scope: str
-    """What it belongs to: key, queue, tenant, pool, job"""
+    """What it belongs to: key, queue, tenant, pool, job, server"""
     name: str
     limit: int = 0
     current: int = 0
@@ -427,7 +439,7 @@ class Why(Struct):
     """Why a fetch found nothing."""
 
     next_at: int
-    """The earliest instant at which something is known to open; 0 when none is known."""
+    """The earliest instant at which something is known to open or to be due; 0 when none is known."""
     reasons: dict[str, str]
     """Queue -> empty, unknown, paused, limited, blocked, isolated, pool_full, worker_full, worker_resting"""
 
@@ -616,7 +628,10 @@ class Engine(Protocol):
     async def drop_checkpoint(self, job_id: str, now_ms: int) -> Outcome: ...
 
     async def retry(self, job_id: str, changes: Replay, now_ms: int) -> Outcome:
-        """By hand: a discarded job starts over with attempt 0, a retryable one is due at once."""
+        """By hand: a discarded job starts over with attempt 0, a retryable one is due at once.
+
+        Unwanted where its queue would have to be created by that and may not, Draining where it was to go to one that takes no new jobs.
+        """
 
     async def delete(self, job_id: str, now_ms: int) -> Outcome:
         """Forget a job that has ended."""
@@ -632,7 +647,9 @@ class Engine(Protocol):
 
     async def find_all(self, query: Query, page: Page, now_ms: int) -> Slice: ...
 
-    async def dead_letter_stats(self, now_ms: int) -> DeadLetterStats: ...
+    async def dead_letter_stats(
+        self, now_ms: int, tenant: str | None = None
+    ) -> DeadLetterStats: ...
 
     async def events(self, after: int, limit: int, interest: Interest, now_ms: int) -> EventPage:
         """Durable events with numbers above `after`, oldest first, as far back as they are kept."""
@@ -770,6 +787,21 @@ class Engine(Protocol):
     ) -> list[Point]: ...
 
     # everything
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """None while the server is not in maintenance."""
+
+    async def begin_maintenance(
+        self, reason: str, estimated_end: int, by: str, now_ms: int
+    ) -> Maintenance:
+        """Nothing is fetched, and nothing scheduled or retryable becomes available, over restarts too; everything else goes on.
+
+        Where it has begun already it takes this reason and this end.
+        """
+
+    async def end_maintenance(self, by: str, now_ms: int) -> bool:
+        """What came due meanwhile becomes available now, in the order in which it was due; false when there was none."""
 
     async def reset(self, now_ms: int) -> None:
         """Forget everything."""

@@ -58,6 +58,17 @@ def _throttle(barrier: Barrier, _job: Job, _about: About, now_ms: int) -> str:
     return f"{_whose(barrier)} spaces its starts; the next may at {_opening(barrier, now_ms)}."
 
 
+def _maintenance(barrier: Barrier, _job: Job, about: About, now_ms: int) -> str:
+    known = about.maintenance
+    text = "The server is in maintenance"
+    if known is not None:
+        text += f" since {when(known.enabled_at, now_ms)}"
+        if known.estimated_end:
+            text += f", which is meant to end at {when(known.estimated_end, now_ms)}"
+    why = f" ({barrier.reason})" if barrier.reason else ""
+    return f"{text}{why}: no job is given out and none becomes due."
+
+
 def _paused(barrier: Barrier, _job: Job, _about: About, _now_ms: int) -> str:
     return f"The queue {barrier.name} is paused: it gives out no jobs."
 
@@ -100,6 +111,7 @@ def _outranked(barrier: Barrier, job: Job, _about: About, _now_ms: int) -> str:
 
 
 _SENTENCES: Final[dict[str, Callable[[Barrier, Job, About, int], str]]] = {
+    "maintenance": _maintenance,
     "hold": _held,
     "concurrency": _concurrency,
     "rate": _rate,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from headgate.core.errors import BatchTooLarge, InvalidRequest
 from headgate.engines.contract import (
     Done,
+    Draining,
     Engine,
     Missing,
     NotHolder,
@@ -17,6 +18,7 @@ from headgate.engines.contract import (
     Query,
     Replay,
     Task,
+    Unwanted,
     WrongState,
 )
 from headgate.operations import owners
@@ -116,6 +118,9 @@ def _item(index: int, job_id: str, outcome: Outcome, command: Command) -> Item:
             return Item(index, job_id, DONE[command])
         case Missing():
             return Item(index, job_id, SKIPPED, NOT_FOUND)
+        case Unwanted() | Draining():
+            reason = "queue_not_found" if isinstance(outcome, Unwanted) else "queue_draining"
+            return Item(index, job_id, SKIPPED, reason)
         case WrongState() | NotHolder():
             return Item(index, job_id, SKIPPED, f"state_{outcome.job.state}")
         case _:

@@ -41,16 +41,26 @@ class Told(Struct):
     summary: list[str]
 
 
-async def explain(engine: Engine, job_id: str, now_ms: int) -> Told:
+async def explain(engine: Engine, job_id: str, now_ms: int, tenant: str = "") -> Told:
+    """Where it is told to a tenant, the jobs of others are not named."""
     found = await engine.explain(job_id, now_ms)
     if found is None:
         raise no_job(job_id)
     reasons = []
-    for barrier in map(_named_plainly, found.barriers):
+    for each in found.barriers:
+        barrier = _named_plainly(each)
+        if tenant:
+            barrier.holders = await _own(engine, barrier.holders, tenant, now_ms)
         about = await _about(engine, barrier, found.job, now_ms)
         summary = said(barrier, found.job, about, now_ms)
         reasons.append(Reason(barrier, summary, remedies.remedy(barrier, found.job, about)))
     return Told(found, reasons, sentences(found, reasons, now_ms))
+
+
+async def _own(engine: Engine, job_ids: Sequence[str], tenant: str, now_ms: int) -> Sequence[str]:
+    """Those of these jobs that are the tenant's."""
+    jobs = [await engine.find(job_id, now_ms) for job_id in job_ids]
+    return [job.id for job in jobs if job is not None and job.tenant == tenant]
 
 
 async def _about(engine: Engine, barrier: Barrier, job: Job, now_ms: int) -> About:
@@ -63,6 +73,8 @@ async def _about(engine: Engine, barrier: Barrier, job: Job, now_ms: int) -> Abo
             override = key.state.override
             if override is not None and barrier.kind in override.members:
                 about.override = override
+    elif barrier.kind == "maintenance":
+        about.maintenance = engine.maintenance
     elif barrier.kind == "rate":
         about.limits = engine.settings(job.queue).limits
     elif barrier.kind == "no_consumers":
@@ -151,7 +163,7 @@ def _free(found: Explanation) -> str:
 
 
 def _is_gate(barrier: Barrier) -> bool:
-    return barrier.kind in {"hold", "concurrency", "rate", "throttle", "paused"}
+    return barrier.kind in {"hold", "concurrency", "rate", "throttle", "paused", "maintenance"}
 
 
 def _named_plainly(barrier: Barrier) -> Barrier:

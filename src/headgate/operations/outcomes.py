@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from headgate.core.errors import Conflict, NotFound, OjsError
-from headgate.engines.contract import Done, Missing, NotHolder, Outcome, WrongState
+from headgate.core.errors import Conflict, NotFound, OjsError, QueueDraining, QueueNotFound
+from headgate.engines.contract import (
+    Done,
+    Draining,
+    Missing,
+    NotHolder,
+    Outcome,
+    Unwanted,
+    WrongState,
+)
 
 
 def done(outcome: Outcome, verb: str) -> Done:
@@ -15,8 +23,14 @@ def done(outcome: Outcome, verb: str) -> Done:
     raise refusal(outcome, verb)
 
 
-def refusal(outcome: Missing | WrongState | NotHolder, verb: str) -> OjsError:
+def refusal(outcome: Missing | WrongState | NotHolder | Unwanted | Draining, verb: str) -> OjsError:
     match outcome:
+        case Unwanted(queue):
+            return QueueNotFound(f"there is no queue {queue}", details={"queue": queue})
+        case Draining(queue):
+            return QueueDraining(
+                f"the queue {queue} is draining and takes no new jobs", details={"queue": queue}
+            )
         case Missing():
             return no_job(outcome.job_id)
         case WrongState(job):

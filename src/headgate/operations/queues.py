@@ -169,14 +169,16 @@ def _always_there(name: str) -> Conflict:
     return Conflict(f"the queue {name} always exists", details={"queue": name})
 
 
-async def by_priority(engine: Engine, name: str, now_ms: int) -> dict[int, int]:
-    """How many jobs are available at each priority, the highest first.
+async def by_priority(
+    engine: Engine, name: str, now_ms: int, tenant: str | None = None
+) -> dict[int, int]:
+    """How many jobs, or how many of this tenant, are available at each priority, the highest first.
 
     One look per priority in use: the first job behind those counted so far has the next one.
     """
     await look_up(engine, name, now_ms)
     counts: dict[int, int] = {}
-    query = Query(queue=name, states=(AVAILABLE,))
+    query = Query(queue=name, states=(AVAILABLE,), tenant=tenant)
     offset = 0
     for _ in range(MOST_PRIORITIES):
         page = Page(limit=1, offset=offset, sort="priority", newest_first=True)
@@ -184,7 +186,7 @@ async def by_priority(engine: Engine, name: str, now_ms: int) -> dict[int, int]:
         if not next_one.jobs:
             break
         priority = next_one.jobs[0].priority
-        same = Query(queue=name, states=(AVAILABLE,), priority=priority)
+        same = Query(queue=name, states=(AVAILABLE,), priority=priority, tenant=tenant)
         counts[priority] = (await engine.find_all(same, Page(limit=1), now_ms)).total
         offset += counts[priority]
     return counts

@@ -9,7 +9,7 @@ from msgspec import Struct
 from headgate.core.gates import Limits, Override
 from headgate.core.job import Job
 from headgate.core.limits import parted
-from headgate.engines.contract import Barrier
+from headgate.engines.contract import Barrier, Maintenance
 
 
 class About(Struct):
@@ -21,6 +21,7 @@ class About(Struct):
     """Where it is an operator who limits the key so."""
     pools: Sequence[str] = ()
     """Isolated ones that keep the queue for themselves."""
+    maintenance: Maintenance | None = None
 
 
 def remedy(barrier: Barrier, job: Job, about: About) -> str:
@@ -30,6 +31,8 @@ def remedy(barrier: Barrier, job: Job, about: About) -> str:
             return f"DELETE {_of(barrier)} lifts the hold." if barrier.scope == "key" else ""
         case "concurrency" | "rate" | "throttle":
             return _of_limit(barrier, about)
+        case "maintenance":
+            return 'POST /ojs/v1/admin/system/maintenance {"enabled": false} ends the maintenance.'
         case "paused":
             return f"POST /ojs/v1/queues/{barrier.name}/resume lets it give out jobs again."
         case "pool":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from headgate.core.errors import InvalidRequest, NotFound
 from headgate.core.members import object_at
+from headgate.core.noise import Noise, signals
 from headgate.core.states import (
     ACTIVE,
     AVAILABLE,
@@ -20,7 +21,7 @@ from headgate.core.states import (
 )
 from headgate.core.tenants import DEFAULT_TENANT, TenantLimits, check_tenant, tenant_limits_from
 from headgate.core.times import MINUTE_MS, duration_text
-from headgate.engines.contract import Engine, Page, Query, TenantView
+from headgate.engines.contract import Engine, Page, Query, QueueView, TenantView
 
 _PAGE = 1_000
 _MOST = 10_000
@@ -47,6 +48,8 @@ class Figures(Struct):
     weight: int
     effective_share: float
     actual_share: float
+    noisy: list[str]
+    """In which respects it takes more than its neighbours, as core.noise has it."""
 
 
 async def look_up(engine: Engine, tenant: str, now_ms: int) -> TenantView:
@@ -95,24 +98,56 @@ async def figures(engine: Engine, view: TenantView, now_ms: int) -> Figures:
     counts = dict.fromkeys(STATES, 0)
     for (_, state), count in by_queue.items():
         counts[state] += count
-    weights, running = await _of_all(engine, now_ms)
+    everybody, queues = await engine.tenants(now_ms), await engine.queues(now_ms)
+    weights, running = _of_all(everybody, queues)
     weight = view.limits.fairness_weight
+    discarded = await _lately(engine, view.id, DISCARDED, now_ms)
     return Figures(
         counts=counts,
         completed_last_minute=await _lately(engine, view.id, COMPLETED, now_ms),
-        discarded_last_minute=await _lately(engine, view.id, DISCARDED, now_ms),
+        discarded_last_minute=discarded,
         uses=await _uses(engine, view, by_queue, counts, now_ms),
         weight=weight,
         effective_share=weight / weights if weights and any(view.counts.values()) else 0.0,
         actual_share=counts[ACTIVE] / running if running else 0.0,
+        noisy=signals(await _noise(engine, view, everybody, queues, discarded, now_ms)),
     )
 
 
-async def _of_all(engine: Engine, now_ms: int) -> tuple[int, int]:
+async def _noise(
+    engine: Engine,
+    view: TenantView,
+    everybody: Sequence[TenantView],
+    queues: Sequence[QueueView],
+    discarded: int,
+    now_ms: int,
+) -> Noise:
+    """What the tenant does beside the others that have live jobs."""
+    since = now_ms - MINUTE_MS + 1
+    mine = await engine.count_jobs(Query(tenant=view.id, enqueued_from=since), now_ms)
+    nobodys = await engine.count_jobs(Query(tenant=DEFAULT_TENANT, enqueued_from=since), now_ms)
+    all_of_it = await engine.count_jobs(Query(enqueued_from=since), now_ms)
+    enqueued = sum(mine.values())
+    others = [
+        each.counts
+        for each in everybody
+        if each.id not in {view.id, DEFAULT_TENANT} and any(each.counts.values())
+    ]
+    return Noise(
+        depth=sum(view.counts.get(state, 0) for state in (AVAILABLE, SCHEDULED)),
+        depths=[counts[AVAILABLE] + counts[SCHEDULED] for counts in others],
+        enqueued=enqueued,
+        enqueued_by_others=sum(all_of_it.values()) - enqueued - sum(nobodys.values()),
+        active=view.counts.get(ACTIVE, 0),
+        active_of_all=sum(queue.counts[ACTIVE] for queue in queues),
+        discarded=discarded,
+        discarded_by_others=max(0, sum(q.rates.failed_last_minute for q in queues) - discarded),
+    )
+
+
+def _of_all(tenants: Sequence[TenantView], queues: Sequence[QueueView]) -> tuple[int, int]:
     """The weights of everybody who has live jobs, together, and how many jobs run."""
-    tenants = await engine.tenants(now_ms)
     weights = sum(each.limits.fairness_weight for each in tenants if any(each.counts.values()))
-    queues = await engine.queues(now_ms)
     live = sum(view.counts[state] for view in queues for state in _LIVE)
     if live > sum(sum(each.counts.values()) for each in tenants if each.id != DEFAULT_TENANT):
         # Jobs that name no tenant take turns as one more.

@@ -63,6 +63,11 @@ _COUNTED: Final = {
     "job.cancelled": ("ojs_job_cancelled_total", "Jobs that were cancelled."),
     "job.expired": ("ojs_job_expired_total", "Jobs that expired before they started."),
     "job.dead_lettered": ("ojs_dead_letter_added_total", "Jobs that became dead letters."),
+    "dead_letter.retried": ("ojs_dead_letter_retried_total", "Dead letters tried again by hand."),
+    "dead_letter.pruned": (
+        "ojs_dead_letter_pruned_total",
+        "Dead letters forgotten after their time.",
+    ),
     "job.progress": ("ojs_progress_updates_total", "Reports of progress."),
     "priority.changed": ("ojs_job_priority_changes_total", "Changes of a job's priority."),
 }

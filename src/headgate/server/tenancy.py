@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from headgate.core.errors import InvalidRequest
+from headgate.core.job import Job
 from headgate.core.tenants import check_tenant
 from headgate.engines.contract import Query, QueueView
 from headgate.operations import queues
@@ -41,12 +42,23 @@ def missing() -> InvalidRequest:
 async def queue_seen(context: Context, request: Request, name: str) -> QueueView:
     """A queue with the jobs counted that the request's tenant may know of; what else is told of it is of all together."""
     view = await queues.look_up(context.engine, name, request.now_ms)
+    return (await queues_seen(context, request, [view]))[0]
+
+
+async def queues_seen(
+    context: Context, request: Request, views: Sequence[QueueView]
+) -> Sequence[QueueView]:
+    """The same of many queues."""
     if not request.tenant:
-        return view
-    query = Query(queue=name, tenant=request.tenant)
+        return views
+    query = Query(queue=views[0].name if len(views) == 1 else None, tenant=request.tenant)
     found = await context.engine.count_jobs(query, request.now_ms)
-    counts = {state: found.get((name, state), 0) for state in view.counts}
-    return msgspec.structs.replace(view, counts=counts)
+    return [
+        msgspec.structs.replace(
+            view, counts={state: found.get((view.name, state), 0) for state in view.counts}
+        )
+        for view in views
+    ]
 
 
 def restricted(query: Query, request: Request) -> Query:
@@ -58,3 +70,8 @@ def restricted(query: Query, request: Request) -> Query:
             )
         query.tenant = request.tenant
     return query
+
+
+def own(jobs: Sequence[Job], request: Request) -> Sequence[Job]:
+    """Those of these jobs that the request's tenant may know of."""
+    return [job for job in jobs if request.tenant in {"", job.tenant}]

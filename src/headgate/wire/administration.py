@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headgate.wire.paging import NumberedPagination
 from headgate.wire.queues import Throughput
@@ -85,6 +87,21 @@ class WorkerHealth(Struct):
     stale: int
 
 
+class MaintenanceRequest(Struct, forbid_unknown_fields=True):
+    enabled: bool
+    reason: Annotated[str, Meta(max_length=1_000)] | None = None
+    """Shown to everybody who asks why nothing runs."""
+    estimated_duration: str | None = None
+    """An ISO 8601 duration; it is told and ends nothing."""
+
+
+class MaintenanceAnswer(Struct):
+    maintenance: bool
+    reason: str | UnsetType = UNSET
+    enabled_at: str | UnsetType = UNSET
+    estimated_end: str | UnsetType = UNSET
+
+
 class Health(Struct):
     status: str
     """ok, or degraded when the store cannot be used."""
@@ -93,6 +110,8 @@ class Health(Struct):
     backend: Backend
     queues: QueueHealth | UnsetType = UNSET
     workers: WorkerHealth | UnsetType = UNSET
+    maintenance: MaintenanceAnswer | UnsetType = UNSET
+    """There while no jobs are given out."""
 
 
 class Readiness(Struct):

@@ -25,7 +25,15 @@ CAPABILITIES: Final = {
     "workflows": False,
 }
 
-_EXTENSIONS: Final = ("rate-limiting", "backpressure", "queue-config", "fair-scheduling")
+_EXTENSIONS: Final = (
+    "rate-limiting",
+    "backpressure",
+    "queue-config",
+    "fair-scheduling",
+    "dead-letter",
+    "admin-api",
+    "progress",
+)
 _REVISION: Final = "1.0.0-rc.1"
 _URI: Final = "urn:ojs:ext:"
 

@@ -57,4 +57,6 @@ class TenantStats(Struct):
     """Of the last minute: jobs completed, and jobs discarded."""
     limits: dict[str, LimitUse]
     fairness: FairShare
+    noisy: list[str]
+    """In which respects it takes so much that others may feel it: depth, rate, active, errors."""
     computed_at: str

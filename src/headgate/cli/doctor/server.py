@@ -20,6 +20,7 @@ def judged(facts: Facts) -> Iterator[Finding]:
     yield _answer(facts)
     yield _version(facts)
     yield _store(facts.health)
+    yield from _maintenance(facts.health)
     if facts.clock_off_ms is not None:
         yield _clock(facts.clock_off_ms)
     if facts.system is not None:
@@ -68,6 +69,19 @@ def _store(health: Record) -> Finding:
         told = "the store is memory: every job is forgotten when the server ends"
         return warning("store", told, "headgate serve --store sqlite:///headgate.db")
     return well("store", f"the {kind} store takes commits, the last in {span(commit_ms)}")
+
+
+def _maintenance(health: Record) -> Iterator[Finding]:
+    known = health.get("maintenance")
+    if not known:
+        return
+    why = f" ({known['reason']})" if known.get("reason") else ""
+    ends = f", meant to end at {known['estimated_end']}" if known.get("estimated_end") else ""
+    yield warning(
+        "maintenance",
+        f"the server is in maintenance since {known['enabled_at']}{ends}{why}: no job is given out",
+        'POST /ojs/v1/admin/system/maintenance {"enabled": false}',
+    )
 
 
 def _clock(off_ms: int) -> Finding:

@@ -30,6 +30,8 @@ from headgate.engines.local.workers import Workers
 MOST_ACTIONS: Final = 64
 """How many jobs one fetch may drop or put off on its way."""
 SHARE: Final = "share"
+_MAY_COME: Final = frozenset({"blocked", "empty"})
+"""Where a job that becomes available may be fetched."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -58,8 +60,13 @@ class Dispatch:
             return fetch.pool
         return self._workers.pool_of(fetch.worker)
 
+    @property
+    def rests(self) -> bool:
+        """Whether nobody gets anything at present."""
+        return self._tables.maintenance is not None
+
     def fetch(self, fetch: Fetch, now: int) -> list[Job]:
-        if not self._workers.at_work(fetch.worker):
+        if self._tables.maintenance is not None or not self._workers.at_work(fetch.worker):
             return []
         name = self.pool_of(fetch)
         call = _Call(fetch, name, self._pools.known.get(name), now)
@@ -67,6 +74,8 @@ class Dispatch:
             self._in_order(call)
         else:
             self._by_turns(call)
+            if call.pool is not None:
+                self._pools.watch(call.pool, self._workers.all_busy, now)
         return call.taken
 
     def _in_order(self, call: _Call) -> None:
@@ -212,6 +221,8 @@ class Dispatch:
         return self._obstacle(fetch, queue) == ""
 
     def _obstacle(self, fetch: Fetch, queue: Queue) -> str:
+        if self.rests:
+            return "maintenance"
         if not self._workers.at_work(fetch.worker):
             return "worker_resting"
         name = self.pool_of(fetch)
@@ -285,6 +296,9 @@ class Dispatch:
                 next_us = next_us if at is None else min(next_us, at)
             elif reason == "blocked":
                 next_us = min(next_us, queue.groups.next_us())
+            if reason in _MAY_COME:
+                due_at = queue.dues.first(queue.name, self._tables.jobs)
+                next_us = min(next_us, due_at * 1000) if due_at else next_us
         found = {name: reason for name, reason in reasons.items() if reason}
         return Why(0 if next_us == NEVER else -(-next_us // 1000), found)
 

@@ -44,9 +44,10 @@ from headgate.engines.local.store import (
     wipe,
     write_time,
 )
-from headgate.engines.local.tables import POLICY, QUEUE, Tables
+from headgate.engines.local.tables import POLICY, QUEUE, TODAY, Tables
 from headgate.engines.local.tasks import TASK, Tasks
 from headgate.engines.local.tenantry import TENANT, Tenantry
+from headgate.engines.local.upkeep import MAINTENANCE, Upkeep
 from headgate.engines.local.waiting import Waiters
 from headgate.engines.local.worker_steps import WorkerSteps
 from headgate.engines.local.workers import DIRECTIVE, MEMBER, Workers
@@ -176,12 +177,14 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         )
         tables = Tables(self._journal, events, keep_finished=self._in_memory)
         tables.on_touched = self._settle_soon
+        tables.strict = self._strict
         self._tables = tables
         self.kept = Kept(self._journal, in_memory=self._in_memory)
         self.life = Life(tables, self.kept)
         self._workers = Workers(self.life, self._heartbeat_timeout_ms, self._rest, self._place)
         self._pools = Pools(tables)
         self._tenantry = Tenantry(tables)
+        self._upkeep = Upkeep(self.life)
         self._dispatch = Dispatch(
             self.life, self._workers, self._pools, self._tenantry, self._settle
         )
@@ -198,6 +201,8 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         tables.keys.now_us = tables.now * 1000
         self._restore(loaded)
         tables.now = self._journal.now_ms = max(now_ms, recovered.last_ms)
+        for name, packed in loaded.today.items():
+            tables.restore_today(name, packed)
         tables.open_queue(DEFAULT_QUEUE)
         self._workers.remember_pools(loaded.members, tables.now)
         self._tasks.resume()
@@ -221,6 +226,8 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         if loaded.policy is not None:
             tables.policy = msgspec.msgpack.decode(loaded.policy, type=QueueConfig)
             tables.resolved_policy = rules.resolve(tables.policy, rules.EMPTY)
+        if loaded.maintenance is not None:
+            self._upkeep.restore(loaded.maintenance)
         for name, packed in loaded.gates.items():
             tables.keys.restore(name, packed)
         for name, packed in loaded.tenants.items():
@@ -264,6 +271,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         if not self._in_memory:
             write = self._journal.add
             self._tables.keys.write_changes(write)
+            self._tables.write_changes(write)
             self._pools.write_changes(write)
 
     def _committed(self, last_event: int) -> None:
@@ -362,10 +370,12 @@ class _Loaded:
         self.jobs = queries.live_jobs(connection)
         self.queues: dict[str, bytes] = {}
         self.policy: bytes | None = None
+        self.maintenance: bytes | None = None
         self.directives: dict[str, str] = {}
         self.tasks: list[bytes] = []
         self.gates: dict[str, bytes] = {}
         self.tenants: dict[str, bytes] = {}
+        self.today: dict[str, bytes] = {}
         self.shares: dict[str, bytes] = {}
         self.turns: dict[str, bytes] = {}
         self.pools: list[bytes] = []
@@ -376,26 +386,28 @@ class _Loaded:
             for queue, state, jobs in connection.execute("SELECT queue, state, jobs FROM counts")
             if state in STATES
         ]
+        plain = {
+            QUEUE: self.queues,
+            GATE: self.gates,
+            TENANT: self.tenants,
+            SHARE: self.shares,
+            TURN: self.turns,
+            TODAY: self.today,
+        }
         for kind, key, value in connection.execute(
             "SELECT kind, key, CASE kind WHEN 'answer' THEN substr(value, 1, 8) ELSE value END "
             "FROM things WHERE kind <> 'checkpoint'"
         ):
-            if kind == QUEUE:
-                self.queues[key] = value
+            if kind in plain:
+                plain[kind][key] = value
             elif kind == POLICY:
                 self.policy = value
+            elif kind == MAINTENANCE:
+                self.maintenance = value
             elif kind == DIRECTIVE:
                 self.directives[key] = value.decode()
             elif kind == TASK:
                 self.tasks.append(value)
-            elif kind == GATE:
-                self.gates[key] = value
-            elif kind == TENANT:
-                self.tenants[key] = value
-            elif kind == SHARE:
-                self.shares[key] = value
-            elif kind == TURN:
-                self.turns[key] = value
             elif kind == MEMBER:
                 self.members[key] = value.decode()
             elif kind == POOL:

@@ -197,17 +197,19 @@ def filter_of(interest: Interest) -> Callable[[_Raw], bool]:
     exact = frozenset(kind for kind in interest.kinds if not kind.endswith("*"))
     prefixes = tuple(kind[:-1] for kind in interest.kinds if kind.endswith("*"))
     kinds = bool(interest.kinds)
+    tenant = interest.tenant
 
-    if not (job_id or queues or types or kinds):
+    if not (job_id or queues or types or kinds or tenant):
         return _every
 
     def wanted(event: _Raw) -> bool:
-        _, kind, _, subject, job_type, queue, _, _ = event
+        _, kind, _, subject, job_type, queue, _, data = event
         return (
             (not job_id or subject == job_id)
             and (not queues or queue in queues)
             and (not types or job_type in types)
             and (not kinds or kind in exact or kind.startswith(prefixes))
+            and (not tenant or (data is not None and data.get("tenant_id") == tenant))
         )
 
     return wanted

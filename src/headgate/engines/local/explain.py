@@ -39,10 +39,13 @@ class Explainer:
         if state in (SCHEDULED, RETRYABLE):
             kind = "scheduled" if state == SCHEDULED else "retry"
             by = "" if job.more is None else job.more.postponed_by
-            return [Barrier(kind, "job", job.id, opens_at=job.due_at, reason=by)]
+            found = self._maintenance()
+            if found and job.due_at <= self._tables.now:
+                return found
+            return [Barrier(kind, "job", job.id, opens_at=job.due_at, reason=by), *found]
         if state != AVAILABLE:
             return []
-        found: list[Barrier] = []
+        found = self._maintenance()
         for key in self._tables.keys.of(job):
             found += self._closings(key, job)
         queue = self._tables.queue(job.queue)
@@ -54,6 +57,12 @@ class Explainer:
         if not consumers:
             found.append(Barrier("no_consumers", "queue", queue.name))
         return found
+
+    def _maintenance(self) -> list[Barrier]:
+        known = self._tables.maintenance
+        if known is None:
+            return []
+        return [Barrier("maintenance", "server", "", reason=known.reason)]
 
     def _closings(self, key: Key, job: Job) -> list[Barrier]:
         if key.client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 from headgate.core.gates import Override
 from headgate.core.pools import Pool
@@ -14,6 +15,7 @@ from headgate.engines.contract import (
     Dispatches,
     KeyJobs,
     KeyView,
+    Maintenance,
     PoolView,
     Query,
     TenantView,
@@ -109,6 +111,37 @@ class FlowSteps(Ground):
                 )
             )
         return found
+
+    # maintenance
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        return self._tables.maintenance
+
+    async def begin_maintenance(
+        self, reason: str, estimated_end: int, by: str, now_ms: int
+    ) -> Maintenance:
+        now = self._begin(now_ms)
+        known = self._tables.maintenance
+        found = Maintenance(reason, now if known is None else known.enabled_at, estimated_end)
+        self._upkeep.begin(found)
+        data: dict[str, Any] = {"reason": reason, "by": by}
+        if estimated_end:
+            data["estimated_end_at"] = estimated_end
+        self._events.add("maintenance.started", now, "maintenance", data=data)
+        for queue in self._tables.queues.values():
+            self._tables.touch(queue)
+        return found
+
+    async def end_maintenance(self, by: str, now_ms: int) -> bool:
+        now = self._begin(now_ms)
+        if self._tables.maintenance is None:
+            return False
+        self._upkeep.end(now)
+        self._events.add("maintenance.ended", now, "maintenance", data={"by": by})
+        self._place_all()
+        self._begin(now)
+        return True
 
     # tenants
 

@@ -26,6 +26,7 @@ from headgate.engines.local.tables import Tables
 from headgate.engines.local.tasks import Tasks
 from headgate.engines.local.tenantry import Tenantry
 from headgate.engines.local.timers import NEVER, Alarm
+from headgate.engines.local.upkeep import Upkeep
 from headgate.engines.local.waiting import Waiters
 from headgate.engines.local.workers import Workers
 
@@ -52,6 +53,7 @@ class Ground:
     _tables: Tables
     _tasks: Tasks
     _tenantry: Tenantry
+    _upkeep: Upkeep
     _waiters: Waiters
     _workers: Workers
 

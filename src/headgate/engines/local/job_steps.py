@@ -251,6 +251,9 @@ class JobSteps(Ground):
             return Missing(job_id)
         if not self.life.can_start_over(job):
             return WrongState(job)
+        closed = self.life.closed_to(job, changes)
+        if closed is not None:
+            return closed
         was = job.state
         return Done(self.life.revive(job, changes, now), was)
 
@@ -287,9 +290,9 @@ class JobSteps(Ground):
         self._begin(now_ms)
         return await self.ask(lambda c: queries.listed(c, query, page))
 
-    async def dead_letter_stats(self, now_ms: int) -> DeadLetterStats:
+    async def dead_letter_stats(self, now_ms: int, tenant: str | None = None) -> DeadLetterStats:
         self._begin(now_ms)
-        return await self.ask(queries.dead_letters)
+        return await self.ask(lambda c: queries.dead_letters(c, tenant))
 
     async def events(self, after: int, limit: int, interest: Interest, now_ms: int) -> EventPage:
         self._begin(now_ms)

@@ -22,8 +22,9 @@ from headgate.core.states import (
     PENDING,
     RETRYABLE,
     SCHEDULED,
+    TERMINAL,
 )
-from headgate.engines.contract import Checkpoint, Replay
+from headgate.engines.contract import Checkpoint, Draining, Replay, Unwanted
 from headgate.engines.local.kept import Kept
 from headgate.engines.local.keys import Key
 from headgate.engines.local.queue import Queue, size_of
@@ -39,7 +40,7 @@ LARGEST_RESULT_IN_EVENT = 4_096
 class Life:
     """`at` is the instant at which the thing happens, in ms."""
 
-    __slots__ = ("_kept", "_tell", "on_buried", "tables")
+    __slots__ = ("_kept", "_tell", "on_buried", "on_held_back", "tables")
 
     def __init__(self, tables: Tables, kept: Kept) -> None:
         self.tables = tables
@@ -47,6 +48,8 @@ class Life:
         self._tell = tables.events.add_job
         self.on_buried: Callable[[Resolved, int], None] | None = None
         """Called with what holds in the queue from which a dead letter came."""
+        self.on_held_back: Callable[[Job], None] | None = None
+        """Called with a job that came due in maintenance."""
 
     # into the line
 
@@ -221,6 +224,7 @@ class Life:
         tables.save(job, ACTIVE)
         duration_ms = at - job.started_at
         queue.recent.completed(at, duration_ms)
+        tables.ended[queue] = None
         data: dict[str, Any] = {"duration_ms": duration_ms, "attempt": job.attempt}
         if result is not None and len(result) <= LARGEST_RESULT_IN_EVENT:
             data["result"] = Raw(result)
@@ -302,7 +306,9 @@ class Life:
         job.dead = dead and not more.origin
         tables = self.tables
         tables.save(job, was)
-        tables.queues[job.queue].recent.failed(at)
+        queue = tables.queues[job.queue]
+        queue.recent.failed(at)
+        tables.ended[queue] = None
         self._tell_discarded(job, reason, at)
         if job.dead:
             self._tell("job.dead_lettered", at, job, {"reason": reason})
@@ -314,6 +320,11 @@ class Life:
 
     def _exhaust(self, job: Job, reason: str, at: int, *, dead: bool) -> None:
         """The job will not be tried again: it goes where its queue sends such jobs, or ends."""
+        data: dict[str, Any] = {"attempt": job.attempt, "max_attempts": job.max_attempts}
+        errors = job.rare().errors
+        if errors:
+            data["error"] = errors[-1]
+        self._tell("job.retry_exhausted", at, job, {**data, "reason": reason})
         target = self.tables.queues[job.queue].resolved.dead_letter_queue
         if target and not job.rare().origin:
             self._bury(job, target, reason, at)
@@ -334,6 +345,7 @@ class Life:
         job.worker = ""
         job.dead = True
         origin.recent.failed(at)
+        tables.ended[origin] = None
         job.state = DISCARDED
         self._tell_discarded(job, reason, at)
         data = {"reason": reason, "dead_letter_queue": target}
@@ -360,11 +372,12 @@ class Life:
         return job.more is not None and bool(job.more.origin)
 
     def prune(self, job: Job, at: int) -> None:
-        """A dead letter that nobody has taken for too long is forgotten."""
-        queue = job.rare().origin
-        self._end(job, DISCARDED, at)
-        self.tables.save(job, AVAILABLE)
-        data = {"job_id": job.id, "queue": queue, "job_type": job.type}
+        """A dead letter that has been kept for long enough is forgotten."""
+        data = {"queue": job.rare().origin or job.queue, **_about(job)}
+        if job.state not in TERMINAL:
+            was = job.state
+            self._end(job, DISCARDED, at)
+            self.tables.save(job, was)
         self.tables.events.add("dead_letter.pruned", at, job.id, job.type, job.queue, data=data)
         self.forget(job)
 
@@ -407,7 +420,7 @@ class Life:
                 job.attempt, "rate_limited", f"{plainly(key)} is closed", "rate_limited", at
             ),
         )
-        data = {"key": key, "job_id": job.id, "job_type": job.type}
+        data = {"key": key, **_about(job)}
         events = self.tables.events
         events.add("rate_limit.dropped", at, key, job.type, job.queue, data=data)
         self.discard(job, "rate_limited", at)
@@ -426,7 +439,7 @@ class Life:
         """Newer jobs need its room."""
         queue = job.queue
         events = self.tables.events
-        data = {"queue": queue, "job_id": job.id, "job_type": job.type}
+        data = {"queue": queue, **_about(job)}
         events.add("backpressure.dropped", at, job.id, job.type, queue, data=data)
         events.add("queue.overflow", at, job.id, job.type, queue, data=dict(data))
         self.discard_because(job, "overflow", "newer jobs needed its room", at)
@@ -479,6 +492,15 @@ class Life:
             return Life.is_buried(job)
         return job.state in (DISCARDED, RETRYABLE)
 
+    def closed_to(self, job: Job, changes: Replay) -> Unwanted | Draining | None:
+        """Why the queue to which a retry would bring the job does not take it."""
+        queue = self.tables.queues.get(_home_of(job, changes))
+        if queue is None or not queue.exists:
+            return Unwanted(_home_of(job, changes)) if self.tables.strict else None
+        if queue.draining and queue.name != job.queue:
+            return Draining(queue.name)
+        return None
+
     def revive(self, job: Job, changes: Replay, at: int) -> Job:
         """Start a discarded job or a dead letter over, or a retryable one at once; gives the record that counts now."""
         tables = self.tables
@@ -489,13 +511,14 @@ class Life:
         more = job.rare()
         more.back_at = 0
         buried = bool(more.origin)
+        was_dead = job.dead
         if was == DISCARDED or buried:
             job.attempt = 0
             job.dead = False
             more.deferrals = 0
             more.reason = ""
             more.re_enqueued_at = at
-        target = changes.queue or more.origin or job.queue
+        target = _home_of(job, changes)
         if buried:
             more.origin = more.buried_for = ""
             more.buried_at = more.buried_attempts = 0
@@ -518,6 +541,8 @@ class Life:
         job.enqueued_at = at
         tables.save_revived(job, was, old_queue)
         queue.recent.enqueued(at)
+        if was_dead:
+            self._tell("dead_letter.retried", at, job, {"from_queue": old_queue})
         self._tell_enqueued(job, at)
         tables.line_up(job)
         self._follow(job, at)
@@ -550,6 +575,10 @@ class Life:
             self._befall_active(job, at)
         elif state in (AVAILABLE, SCHEDULED, PENDING, RETRYABLE):
             expires, gives_up, due = self._waiting_times(job)
+            if due <= at and self.tables.maintenance is not None:
+                due = NEVER
+                if self.on_held_back is not None:
+                    self.on_held_back(job)
             if expires <= at and expires <= min(gives_up, due):
                 self.expire(job, at)
             elif gives_up <= at and gives_up <= due:
@@ -557,7 +586,7 @@ class Life:
             elif due <= at:
                 self._promote(job, at)
             else:
-                self._arm_waiting(job)
+                self._arm_first(job, expires, gives_up, due)
 
     def _waiting_times(self, job: Job) -> tuple[int, int, int]:
         """When a job that is not active expires, is given up and is due."""
@@ -570,7 +599,12 @@ class Life:
         return expires, gives_up, due
 
     def _arm_waiting(self, job: Job) -> None:
-        first = min(self._waiting_times(job))
+        if job.due_at and job.state in (SCHEDULED, RETRYABLE):
+            self.tables.expect(job)
+        self._arm_first(job, *self._waiting_times(job))
+
+    def _arm_first(self, job: Job, *times: int) -> None:
+        first = min(times)
         if first < NEVER:
             self.tables.arm(job, first)
 
@@ -677,3 +711,17 @@ class Life:
             "duration_ms": at - job.started_at,
         }
         self._tell("job.failed", at, job, data)
+
+
+def _home_of(job: Job, changes: Replay) -> str:
+    """The queue to which a retry by hand brings it."""
+    origin = "" if job.more is None else job.more.origin
+    return changes.queue or origin or job.queue
+
+
+def _about(job: Job) -> dict[str, str]:
+    """What events that are told of something else say of a job."""
+    found = {"job_id": job.id, "job_type": job.type}
+    if job.tenant:
+        found["tenant_id"] = job.tenant
+    return found

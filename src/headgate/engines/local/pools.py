@@ -39,7 +39,7 @@ class Pools:
 
     def allows(self, queue: Queue, pool: str) -> bool:
         """Whether the queue gives out jobs to this pool at present."""
-        if not queue.open:
+        if not queue.open or self._tables.maintenance is not None:
             return False
         owners = self._isolated.get(queue.name)
         return owners is None or pool in owners
@@ -112,13 +112,20 @@ class Pools:
             tables.events.add(
                 "scheduling.queue_starved", at, queue.name, queue=queue.name, data=data
             )
-        pool = self.known[turns.pool]
-        if not self.has_room(pool) and pool.name not in self._overloaded and turns.there:
-            self._overloaded.add(pool.name)
-            waiting = sum(queue.counts[AVAILABLE] for queue in turns.queues)
-            active = tables.in_pools.get(pool.name, 0)
-            data = {"pool": pool.name, "active_jobs": active, "waiting_jobs": waiting}
-            tables.events.add("scheduling.pool_overloaded", at, pool.name, data=data)
+
+    def watch(self, pool: Pool, all_busy: Callable[[str], bool], at: int) -> None:
+        """Tell when jobs wait and the pool, or each of its workers, has as many as it may."""
+        name = pool.name
+        turns = self.rotas[name]
+        if name in self._overloaded or not turns.there:
+            return
+        if self.has_room(pool) and not all_busy(name):
+            return
+        self._overloaded.add(name)
+        waiting = sum(queue.counts[AVAILABLE] for queue in turns.queues)
+        active = self._tables.in_pools.get(name, 0)
+        data = {"pool": name, "active_jobs": active, "waiting_jobs": waiting}
+        self._tables.events.add("scheduling.pool_overloaded", at, name, data=data)
 
     def found_nothing(self, pool: str) -> None:
         """The pool has room and nothing to do: it is overloaded no more."""

@@ -23,6 +23,7 @@ _SORTS = {
     "finished_at": "finished_at",
     "priority": "priority",
 }
+_ORIGIN = "coalesce(json_extract(CAST(more AS TEXT), '$.origin'), '')"
 _ERROR_TYPE = "json_extract(CAST(more AS TEXT), '$.errors[#-1].type')"
 
 
@@ -47,7 +48,6 @@ def prepare(connection: apsw.Connection) -> None:
 
 
 _CONDITIONS = {
-    "queue": "queue = ?",
     "priority": "priority = ?",
     "created_from": "created_at >= ?",
     "created_until": "created_at < ?",
@@ -62,6 +62,10 @@ def where(query: Query) -> tuple[str, list[Any]]:
     """The condition that the query stands for, and its values."""
     parts: list[str] = []
     values: list[Any] = []
+    if query.queue is not None:
+        # A dead letter is looked for where it came from as well.
+        parts.append(f"(queue = ? OR {_ORIGIN} = ?)" if query.dead else "queue = ?")
+        values += [query.queue] * (2 if query.dead else 1)
     for name, condition in _CONDITIONS.items():
         value = getattr(query, name)
         if value is not None:
@@ -147,20 +151,24 @@ def ids_after(
     return [(int(row), str(job_id)) for row, job_id in rows]
 
 
-def dead_letters(connection: apsw.Connection) -> DeadLetterStats:
+def dead_letters(connection: apsw.Connection, tenant: str | None) -> DeadLetterStats:
+    condition, values = where(Query(dead=True, tenant=tenant))
     by_queue = connection.execute(
         f"SELECT CASE {_ORIGIN} WHEN '' THEN queue ELSE {_ORIGIN} END AS origin, count(*) "
-        "FROM jobs WHERE dead = 1 GROUP BY origin ORDER BY origin"
+        f"FROM jobs WHERE {condition} GROUP BY origin ORDER BY origin",
+        values,
     )
     by_type = connection.execute(
-        f"SELECT coalesce({_ERROR_TYPE}, 'unknown') AS kind, count(*) FROM jobs WHERE dead = 1 "
-        "GROUP BY kind ORDER BY kind"
+        f"SELECT coalesce({_ERROR_TYPE}, 'unknown') AS kind, count(*) FROM jobs WHERE {condition} "
+        "GROUP BY kind ORDER BY kind",
+        values,
     )
     queues = {str(name): int(jobs) for name, jobs in by_queue}
     types = {str(name): int(jobs) for name, jobs in by_type}
     ends = connection.execute(
         f"SELECT min(at), max(at) FROM (SELECT CASE finished_at WHEN 0 THEN {_BURIED_AT} "
-        "ELSE finished_at END AS at FROM jobs WHERE dead = 1)"
+        f"ELSE finished_at END AS at FROM jobs WHERE {condition})",
+        values,
     ).fetchone()
     oldest, newest = ends if ends is not None else (None, None)
     return DeadLetterStats(sum(queues.values()), queues, types, oldest or 0, newest or 0)
@@ -194,7 +202,6 @@ def outlived_dead(connection: apsw.Connection, until: int, most: int, limit: int
     return [str(job_id) for (job_id,) in rows]
 
 
-_ORIGIN = "coalesce(json_extract(CAST(more AS TEXT), '$.origin'), '')"
 _BURIED_AT = "json_extract(CAST(more AS TEXT), '$.buried_at')"
 _LETTERS = f"dead = 1 AND finished_at = 0 AND {_ORIGIN} <> ''"
 """Dead letters that stand in a queue of their own."""
@@ -223,10 +230,19 @@ def outlived_letters(
 
 
 def first_end(connection: apsw.Connection, queue: str, state: str) -> int:
-    """When the job ended that has been kept longest; 0 when none is kept."""
+    """When the job ended that has been kept longest, dead letters excepted; 0 when none is kept."""
     found = connection.execute(
-        "SELECT min(finished_at) FROM jobs WHERE queue = ? AND state = ? AND finished_at > 0",
+        "SELECT min(finished_at) FROM jobs "
+        "WHERE queue = ? AND state = ? AND finished_at > 0 AND dead = 0",
         (queue, state),
+    ).get
+    return int(found or 0)
+
+
+def first_dead_end(connection: apsw.Connection) -> int:
+    """The same of dead letters that have ended."""
+    found = connection.execute(
+        "SELECT min(finished_at) FROM jobs WHERE dead = 1 AND finished_at > 0"
     ).get
     return int(found or 0)
 

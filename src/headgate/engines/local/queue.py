@@ -16,6 +16,7 @@ from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
 from headgate.core.states import ACTIVE, AVAILABLE, STATES, TERMINAL
 from headgate.core.tenants import Shares
 from headgate.engines.contract import QueueView
+from headgate.engines.local.dues import Dues
 from headgate.engines.local.groups import (
     AGE,
     FAIR,
@@ -106,6 +107,7 @@ class Queue:
         "counts",
         "created_at",
         "draining",
+        "dues",
         "exists",
         "fair",
         "filled",
@@ -152,6 +154,7 @@ class Queue:
         self.bytes = 0
         self.tenants: dict[str, Tenanted] = {}
         self.recent = Recent()
+        self.dues = Dues()
         self.gate: Key | None = None
         """Its own limits, where it has any."""
         self.shares = Shares()
@@ -498,10 +501,11 @@ class Queue:
         self.leaving = stored.leaving
         self.target = stored.target
 
-    def view(self, now_ms: int) -> QueueView:
+    def view(self, now_ms: int, *, rests: bool = False) -> QueueView:
+        """What is to be seen of it; while the server rests, none of its jobs could run."""
         oldest = self.groups.oldest()
         waiting = None if oldest is None else oldest.oldest()
-        lane = self.groups.first(AGE, actors=False) if self.open else None
+        lane = self.groups.first(AGE, actors=False) if self.open and not rests else None
         runnable = None if lane is None else lane.oldest()
         return QueueView(
             self.name,

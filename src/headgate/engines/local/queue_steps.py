@@ -34,12 +34,14 @@ class QueueSteps(Ground):
     async def queues(self, now_ms: int) -> list[QueueView]:
         now = self._begin(now_ms)
         known = sorted(self._tables.existing(), key=lambda queue: queue.name)
-        return [queue.view(now) for queue in known]
+        rests = self._tables.maintenance is not None
+        return [queue.view(now, rests=rests) for queue in known]
 
     async def queue(self, name: str, now_ms: int) -> QueueView | None:
         now = self._begin(now_ms)
         queue = self._tables.queues.get(name)
-        return queue.view(now) if queue is not None and queue.exists else None
+        rests = self._tables.maintenance is not None
+        return queue.view(now, rests=rests) if queue is not None and queue.exists else None
 
     async def create_queue(self, name: str, changes: Mapping[str, Any], now_ms: int) -> bool:
         now = self._begin(now_ms)
@@ -51,6 +53,7 @@ class QueueSteps(Ground):
         queue.config = config
         self._tables.resolve(queue)
         self._tables.save_queue(queue)
+        self._retention.look_at(now + PAUSE_MS)
         self._events.add("queue.created", now, name, queue=name)
         return True
 

@@ -12,7 +12,7 @@ SAMPLES = 1_000
 
 
 class Recent:
-    """Counts are since the start of the process; nothing here decides anything."""
+    """Counts are since the start of the process, except those of the day; nothing here decides anything."""
 
     __slots__ = ("_day", "_durations", "_minutes", "_seconds", "_today", "_waits")
 
@@ -52,6 +52,16 @@ class Recent:
             self._day = day
             self._today = [0, 0]
         self._today[which] += 1
+
+    @property
+    def today(self) -> tuple[int, int, int]:
+        """The day, and how many jobs were completed and failed in it; what outlives the process."""
+        completed, failed = self._today
+        return self._day, completed, failed
+
+    @today.setter
+    def today(self, known: tuple[int, int, int]) -> None:
+        self._day, *self._today = known
 
     def _second(self, now_ms: int) -> list[int]:
         second = now_ms // SECOND_MS

@@ -51,13 +51,15 @@ class Home(Protocol):
 class Retention:
     """Rings when the first job may be forgotten; with nothing to forget, once a day."""
 
-    __slots__ = ("_alarm", "_home", "_running")
+    __slots__ = ("_again", "_alarm", "_home", "_running")
 
     def __init__(self, home: Home) -> None:
         self._home = home
         home.life.on_buried = self._buried
         self._alarm = Alarm(self._ring)
         self._running: asyncio.Task[None] | None = None
+        self._again = False
+        """It rang while it was at it: what it rang for may have come too late to be seen."""
 
     def look_at(self, at_ms: int) -> None:
         self._home.life.tables.timers.arm(self._alarm, at_ms)
@@ -73,14 +75,17 @@ class Retention:
             await asyncio.gather(self._running, return_exceptions=True)
 
     def _ring(self, at_ms: int) -> None:
-        if self._running is None or self._running.done():
+        self._again = self._running is not None and not self._running.done()
+        if not self._again:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         try:
             more = await self._forget_some()
+            soonest = await self._next()
             now = self._home.now_ms
-            self.look_at(now + PAUSE_MS if more else max(await self._next(), now + PAUSE_MS))
+            soon = more or self._again
+            self.look_at(now + PAUSE_MS if soon else max(soonest, now + PAUSE_MS))
         except BackendUnavailable:
             log.warning("retention waits for the store")
 
@@ -98,10 +103,12 @@ class Retention:
         for start in range(0, len(leaving), SLICE):
             for job_id in leaving[start : start + SLICE]:
                 job = home.life.tables.find(job_id)
-                if job is not None and job.state in TERMINAL:
-                    home.life.forget(job)
-                elif job is not None and job.state != ACTIVE and home.life.is_buried(job):
+                if job is None:
+                    continue
+                if job.dead and job.state != ACTIVE:
                     home.life.prune(job, home.now_ms)
+                elif job.state in TERMINAL:
+                    home.life.forget(job)
             await asyncio.sleep(0)
         for name in [name for name, until in home.answers.items() if until <= now]:
             del home.answers[name]
@@ -121,7 +128,7 @@ class Retention:
             found += await self._home.ask(asked)
         return found
 
-    def _keeping(self, *, all_queues: bool = False) -> list[tuple[str, str, int]]:
+    def _keeping(self) -> list[tuple[str, str, int]]:
         """Queue, state and how long its jobs are kept, where there are any."""
         found: list[tuple[str, str, int]] = []
         for queue in self._home.life.tables.queues.values():
@@ -131,7 +138,7 @@ class Retention:
                 (CANCELLED, resolved.keep_cancelled_ms),
                 (DISCARDED, resolved.keep_discarded_ms),
             ):
-                if all_queues or queue.counts[state]:
+                if queue.counts[state]:
                     found.append((queue.name, state, keep_ms))
         return found
 
@@ -150,11 +157,24 @@ class Retention:
                 ended = queries.first_end(connection, name, state)
                 if ended:
                     soonest = min(soonest, ended + keep_ms)
+            dead = queries.first_dead_end(connection)
+            if dead:
+                soonest = min(soonest, dead + DEAD_KEPT_MS)
             for origin, buried_at in queries.origins(connection).items():
                 soonest = min(soonest, buried_at + letters_kept.get(origin, DAY_MS))
             return soonest
 
         now = home.now_ms
         # What ends from now on may be forgotten no earlier than the shortest time from now.
-        shortest = min(keep_ms for _, _, keep_ms in self._keeping(all_queues=True))
-        return min(await home.ask(first), now + shortest, now + DAY_MS, *home.answers.values())
+        return min(
+            await home.ask(first), now + self._shortest(), now + DAY_MS, *home.answers.values()
+        )
+
+    def _shortest(self) -> int:
+        """How long a finished job is kept at the least, in any queue that there is or may come."""
+        tables = self._home.life.tables
+        known = [queue.resolved for queue in tables.queues.values()]
+        return min(
+            min(each.keep_completed_ms, each.keep_cancelled_ms, each.keep_discarded_ms)
+            for each in (*known, tables.resolved_policy)
+        )

@@ -9,13 +9,16 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from typing import Any, Protocol
 
+import msgspec
+
 from headgate.core import queues as rules
 from headgate.core.gates import Limits
 from headgate.core.job import Job, copy_of
 from headgate.core.limits import queue_key
 from headgate.core.queues import EMPTY, SYSTEM, QueueConfig, Resolved
-from headgate.core.states import ACTIVE, AVAILABLE, SCHEDULED, TERMINAL
-from headgate.engines.contract import QUEUE_OPENED
+from headgate.core.states import ACTIVE, AVAILABLE, RETRYABLE, SCHEDULED, TERMINAL
+from headgate.core.times import DAY_MS
+from headgate.engines.contract import QUEUE_OPENED, Maintenance
 from headgate.engines.local.events import EventLog
 from headgate.engines.local.keys import Keys
 from headgate.engines.local.queue import Queue, size_of
@@ -23,6 +26,7 @@ from headgate.engines.local.rows import Record, changed, job_of, stored
 from headgate.engines.local.timers import Timers
 
 QUEUE = "queue"
+TODAY = "today"
 POLICY = "policy"
 
 
@@ -55,6 +59,7 @@ class Tables:
         "_finished",
         "_last_record",
         "crowded_at",
+        "ended",
         "events",
         "fair_pools",
         "freed",
@@ -64,12 +69,14 @@ class Tables:
         "keep_finished",
         "keys",
         "log",
+        "maintenance",
         "next_seq",
         "now",
         "on_touched",
         "policy",
         "queues",
         "resolved_policy",
+        "strict",
         "timers",
         "touched",
         "unique",
@@ -81,6 +88,8 @@ class Tables:
         self.events = events
         self.keep_finished = keep_finished
         """Without a file, finished jobs stay in memory."""
+        self.strict = False
+        """Whether queues have to be created by request."""
         self.now = 0
         self.next_seq = 1
         self.jobs: dict[str, Job] = {}
@@ -90,6 +99,8 @@ class Tables:
         """With more queues than that it is time to look for those that nobody needs."""
         self.policy: QueueConfig = EMPTY
         self.resolved_policy: Resolved = SYSTEM
+        self.ended: dict[Queue, None] = {}
+        """Queues with jobs that ended since the last batch."""
         self.held: dict[str, dict[str, Job]] = {}
         """Worker -> the jobs that it holds."""
         self.unique: dict[str, list[Job]] = {}
@@ -100,6 +111,7 @@ class Tables:
         """Queues that some pool serves by the turns of tenants."""
         self.timers = Timers()
         self.keys = Keys(self)
+        self.maintenance: Maintenance | None = None
         self.freed: list[Job] = []
         """Jobs that ended a reservation, as long as somebody waits for the room of their worker or pool."""
         self.watched = False
@@ -180,10 +192,25 @@ class Tables:
                 continue
             queue.close_lanes()
             del self.queues[name]
+            self.ended.pop(queue, None)
         self.crowded_at = 2 * len(self.queues) + FEW_QUEUES
 
     def existing(self) -> Iterator[Queue]:
         return (queue for queue in self.queues.values() if queue.exists)
+
+    def write_changes(self, write: Callable[[tuple[Any, ...]], None]) -> None:
+        """Record how many jobs ended today, once for each queue; the batch is about to be closed."""
+        for queue in self.ended:
+            write(("", TODAY, queue.name, msgspec.msgpack.encode(queue.recent.today)))
+        self.ended.clear()
+
+    def restore_today(self, name: str, packed: bytes) -> None:
+        """What ended in this queue, if it was today."""
+        known = msgspec.msgpack.decode(packed, type=tuple[int, int, int])
+        if known[0] == self.now // DAY_MS:
+            self.queue(name).recent.today = known
+        else:
+            self.set_thing(TODAY, name, None)
 
     # one job
 
@@ -304,6 +331,12 @@ class Tables:
         queue.step_out(job)
         self.touch(queue)
 
+    def expect(self, job: Job) -> None:
+        """The job has a time at which it becomes available."""
+        queue = self.queues[job.queue]
+        counts = queue.counts
+        queue.dues.add(job, self.jobs, counts[SCHEDULED] + counts[RETRYABLE])
+
     def arm(self, job: Job, at: int) -> None:
         self.timers.arm(job, max(at, self.now))
 
@@ -405,7 +438,9 @@ class Tables:
             queue.line_up(job)
         elif job.state == ACTIVE:
             self.hold(job)
-        elif job.state == SCHEDULED and job.more is not None and job.more.postponed_by:
+        elif job.state in (SCHEDULED, RETRYABLE):
+            self.expect(job)
+        if job.state == SCHEDULED and job.more is not None and job.more.postponed_by:
             self.keys.named(job.more.postponed_by).postponed += 1
 
     def check(self) -> None:

@@ -143,9 +143,13 @@ class Tasks:
         match task.kind:
             case "cancel" if job.state not in TERMINAL:
                 life.cancel(job, "admin", "bulk", now)
-            case "retry" if life.can_start_over(job):
+            case "retry" if life.can_start_over(job) and life.closed_to(job, Replay()) is None:
                 life.revive(job, Replay(), now)
             case "delete" if job.state in TERMINAL:
+                life.forget(job)
+            case "delete" if task.query.dead and job.state != ACTIVE:
+                # It waits in a queue for dead letters.
+                life.cancel(job, "admin", "dead letter deleted", now)
                 life.forget(job)
             case "discard" | "move":
                 queue = life.tables.queue(task.query.queue or "")

@@ -127,7 +127,7 @@ class Waiters:
 
     def tell(self, queue: Queue) -> None:
         """There may be something in this queue: let one know that it fits."""
-        if not queue.waiting or not queue.open or queue.first() is None:
+        if not queue.waiting or self._dispatch.rests or not queue.open or queue.first() is None:
             return
         could = self._dispatch.could
         for waiter in queue.waiting:
@@ -159,6 +159,8 @@ class Waiters:
                         self.tell(queue)
 
     def _tell_one(self, waiters: Iterable[Waiting]) -> None:
+        if self._dispatch.rests:
+            return
         could = self._dispatch.could
         for waiter in waiters:
             if any(could(waiter.fetch, queue) for queue in self._dispatch.offering(waiter)):

@@ -11,8 +11,6 @@ from headgate.engines.contract import (
     Beat,
     Done,
     Extend,
-    Missing,
-    NotHolder,
     Report,
     WorkerView,
     WrongState,
@@ -40,7 +38,7 @@ class WorkerSteps(JobSteps):
                     more = job.more
                     if job.state == CANCELLED and more is not None and more.cancelled_while_active:
                         cancelled.append(job_id)
-                case Missing() | NotHolder():
+                case _:
                     pass
         return Beat(self._workers.directive(report.worker), extended, cancelled)
 

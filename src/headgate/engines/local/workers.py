@@ -72,6 +72,7 @@ class Workers:
         "_on_rest",
         "_remembering",
         "_silence_ms",
+        "_spare",
         "_tables",
         "directives",
         "known",
@@ -98,6 +99,8 @@ class Workers:
         self.pools: dict[str, str] = {}
         """Worker -> its pool where that is another than `default`; this outlives the process."""
         self._remembering = Alarm(self._forget_pools)
+        self._spare: dict[str, Worker] = {}
+        """Pool -> one of its workers that could carry more when it was looked at last."""
 
     def pool_of(self, worker: str) -> str:
         """The pool that it belongs to, also before it is heard of for the first time after a restart."""
@@ -131,6 +134,28 @@ class Workers:
             return True
         known = self.known.get(worker)
         return worker not in self.directives and (known is None or known.state in _AT_WORK)
+
+    def all_busy(self, pool: str) -> bool:
+        """Whether the pool has workers, and each that takes jobs has as many as it says that it can carry."""
+        spare = self._spare.get(pool)
+        if spare is not None and self._can_carry_more(spare, pool):
+            return False
+        mine = False
+        for worker in self.known.values():
+            if self._can_carry_more(worker, pool):
+                self._spare[pool] = worker
+                return False
+            mine = mine or (worker.pool == pool and bool(worker.concurrency))
+        self._spare.pop(pool, None)
+        return mine
+
+    def _can_carry_more(self, worker: Worker, pool: str) -> bool:
+        if worker.pool != pool or self.known.get(worker.id) is not worker:
+            return False
+        if not self.at_work(worker.id):
+            return False
+        held = self._tables.held.get(worker.id, ())
+        return not worker.concurrency or len(held) < worker.concurrency
 
     def beat(self, report: Report, now: int) -> Worker:
         name = report.worker

@@ -21,6 +21,7 @@ from headgate.server.routes import (
     exchange,
     explain,
     jobs,
+    maintenance,
     progress,
     queues,
     rate_limits,
@@ -52,6 +53,7 @@ _MODULES = (
     admin_pools,
     admin_tenants,
     admin_tasks,
+    maintenance,
     system,
 )
 

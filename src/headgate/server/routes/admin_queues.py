@@ -20,6 +20,7 @@ from headgate.server.roles import ADMINS, OPERATORS
 from headgate.server.route import Answer, Request, Route
 from headgate.server.routes import queues as plain
 from headgate.server.routes.admin_tasks import NUMBERED, task_info
+from headgate.server.tenancy import queue_seen, queues_seen, restricted
 from headgate.wire import paging
 from headgate.wire.queues import (
     AdminDrained,
@@ -40,13 +41,13 @@ _ENDED = (COMPLETED, DISCARDED, CANCELLED)
 async def list_queues(context: Context, request: Request) -> Answer:
     page = paging.numbered(request.query)
     views = await context.engine.queues(request.now_ms)
-    shown = views[page.offset : page.offset + page.limit]
+    shown = await queues_seen(context, request, views[page.offset : page.offset + page.limit])
     return answer(AdminQueueList([_queue(view) for view in shown], page.pagination(len(views))))
 
 
 async def info(context: Context, request: Request) -> Answer:
     (name,) = request.params
-    found = _queue(await queues.look_up(context.engine, name, request.now_ms))
+    found = _queue(await queue_seen(context, request, name))
     found.configuration = resolved_json(
         await queues.configuration(context.engine, name, request.now_ms)
     )
@@ -84,7 +85,7 @@ async def purge(context: Context, request: Request) -> Answer:
             raise InvalidRequest(field="states", expected="out of " + ", ".join(STATES))
     until = _older_than(asked.older_than, request.now_ms)
     await queues.look_up(context.engine, name, request.now_ms)
-    query = Query(queue=name, states=states, created_until=until)
+    query = restricted(Query(queue=name, states=states, created_until=until), request)
     task = await bulk.start(context.engine, "purge", query, context.new_id, request.now_ms)
     rest = UNSET if task.finished else task_info(task)
     return answer(Purged(task.done, list(states), rest), status=200 if task.finished else 202)
@@ -140,9 +141,9 @@ def _route(method: str, path: str, handler: Any, roles: frozenset[str], **more: 
 
 ROUTES: Sequence[Route] = (
     _route("GET", "", list_queues, OPERATORS, summary="List the queues with their load",
-           response=AdminQueueList, query=NUMBERED, errors=(400,)),
+           response=AdminQueueList, query=NUMBERED, tenant="seen", errors=(400,)),
     _route("GET", "/{name}", info, OPERATORS, summary="Look at a queue and its load",
-           response=AdminQueue, errors=(404,)),
+           response=AdminQueue, tenant="seen", errors=(404,)),
     _route("GET", "/{name}/config", plain.configuration, OPERATORS,
            summary="What holds for a queue", response=dict[str, Any], errors=(404,)),
     _route("PUT", "/{name}/config", plain.configure, OPERATORS,
@@ -158,7 +159,7 @@ ROUTES: Sequence[Route] = (
     _route("DELETE", "/{name}", plain.delete, ADMINS, summary="Delete a queue",
            request=DeleteQueue, body="optional", response=DeletedQueue, status=202,
            query=plain.DELETION, errors=(400, 404, 409)),
-    _route("DELETE", "/{name}/jobs", purge, ADMINS, summary="Forget jobs of a queue",
+    _route("DELETE", "/{name}/jobs", purge, ADMINS, summary="Forget jobs of a queue", tenant="seen",
            request=Purge, body="optional", response=Purged, also=(202,),
            query={
                "confirm": "`true`, or nothing is done.",

@@ -16,6 +16,7 @@ from headgate.server.answers import answer
 from headgate.server.context import Context
 from headgate.server.roles import OPERATORS
 from headgate.server.route import Answer, Request, Route
+from headgate.server.tenancy import queues_seen
 from headgate.wire.administration import History, HistoryPoint, SystemStats
 from headgate.wire.queues import Throughput
 
@@ -26,7 +27,7 @@ _MOST_POINTS: Final = 1_440
 
 
 async def stats(context: Context, request: Request) -> Answer:
-    views = await context.engine.queues(request.now_ms)
+    views = await queues_seen(context, request, await context.engine.queues(request.now_ms))
     workers = await context.engine.workers(request.now_ms)
     return answer(
         SystemStats(
@@ -75,7 +76,7 @@ def _span(query: Mapping[str, str], step_ms: int, now_ms: int) -> tuple[int, int
 
 ROUTES: Sequence[Route] = (
     Route("GET", "/ojs/v1/admin/stats", stats, OPERATORS, tag="admin",
-          summary="Jobs, queues, workers and throughput", response=SystemStats),
+          summary="Jobs, queues, workers and throughput", response=SystemStats, tenant="seen"),
     Route("GET", "/ojs/v1/admin/stats/history", history, OPERATORS, tag="admin",
           summary="What happened over time",
           query={

@@ -33,36 +33,38 @@ from headgate.wire.tenants import (
 async def list_tenants(context: Context, request: Request) -> Answer:
     page = paging.numbered(request.query)
     views = await context.engine.tenants(request.now_ms)
+    if request.tenant:
+        views = [view for view in views if view.id == request.tenant]
     shown = [_tenant(view) for view in views[page.offset : page.offset + page.limit]]
     return answer(TenantList(shown, page.pagination(len(views))))
 
 
 async def info(context: Context, request: Request) -> Answer:
-    (tenant,) = request.params
+    tenant = _asked(request)
     view = await tenants.look_up(context.engine, tenant, request.now_ms)
     return answer(_tenant(view))
 
 
 async def put(context: Context, request: Request) -> Answer:
-    (tenant,) = request.params
+    tenant = _asked(request)
     view, fresh = await tenants.put(context.engine, tenant, request.data or {}, request.now_ms)
     return answer(_tenant(view), status=201 if fresh else 200)
 
 
 async def limit(context: Context, request: Request) -> Answer:
-    (tenant,) = request.params
+    tenant = _asked(request)
     view, fresh = await tenants.limit(context.engine, tenant, request.data, request.now_ms)
     return answer(_tenant(view), status=201 if fresh else 200)
 
 
 async def delete(context: Context, request: Request) -> Answer:
-    (tenant,) = request.params
+    tenant = _asked(request)
     await tenants.delete(context.engine, tenant, request.now_ms)
     return answer(DeletedTenant(deleted=True, tenant_id=tenant))
 
 
 async def stats(context: Context, request: Request) -> Answer:
-    (tenant,) = request.params
+    tenant = _asked(request)
     view = await tenants.look_up(context.engine, tenant, request.now_ms)
     found = await tenants.figures(context.engine, view, request.now_ms)
     return answer(
@@ -76,13 +78,14 @@ async def stats(context: Context, request: Request) -> Answer:
                 for name, use in found.uses.items()
             },
             fairness=FairShare(found.weight, found.effective_share, found.actual_share),
+            noisy=found.noisy,
             computed_at=instant_text(request.now_ms),
         )
     )
 
 
 async def list_jobs(context: Context, request: Request) -> Answer:
-    (tenant,) = request.params
+    tenant = _asked(request)
     page = paging.numbered(request.query)
     states = request.query.get("state")
     asked = JobFilter(queue=request.query.get("queue"), state=states.split(",") if states else None)
@@ -93,6 +96,14 @@ async def list_jobs(context: Context, request: Request) -> Answer:
         query, Page(page.limit, page.offset, newest_first=True), request.now_ms
     )
     return answer(JobItems(jobs_raw(found.jobs, request.now_ms), page.pagination(found.total)))
+
+
+def _asked(request: Request) -> str:
+    """The tenant in the path; where the request acts for one, there is no other."""
+    (tenant,) = request.params
+    if request.tenant not in {"", tenant}:
+        raise tenants.unknown(tenant)
+    return tenant
 
 
 def _tenant(view: TenantView) -> TenantInfo:
@@ -106,7 +117,8 @@ def _tenant(view: TenantView) -> TenantInfo:
 
 
 def _route(method: str, path: str, handler: Any, **more: Any) -> Route:
-    return Route(method, f"/ojs/v1/admin/tenants{path}", handler, OPERATORS, tag="admin", **more)
+    path = f"/ojs/v1/admin/tenants{path}"
+    return Route(method, path, handler, OPERATORS, tag="admin", tenant="seen", **more)
 
 
 ROUTES: Sequence[Route] = (
@@ -116,12 +128,12 @@ ROUTES: Sequence[Route] = (
            errors=(404,)),
     _route("PUT", "/{id}", put, summary="Give a tenant these limits and no others",
            request=dict[str, Any], body="optional", response=TenantInfo, also=(201,),
-           errors=(400,)),
+           errors=(400, 404)),
     _route("DELETE", "/{id}", delete, summary="Take a tenant's limits away; its jobs stay",
            response=DeletedTenant, errors=(404,)),
     _route("PUT", "/{id}/limits", limit, summary="Change some limits of a tenant",
            request=dict[str, Any], body="required", response=TenantInfo, also=(201,),
-           errors=(400,)),
+           errors=(400, 404)),
     _route("GET", "/{id}/stats", stats, summary="What a tenant has, and of what it is entitled to",
            response=TenantStats, errors=(404,)),
     _route("GET", "/{id}/jobs", list_jobs, summary="List the jobs of a tenant",

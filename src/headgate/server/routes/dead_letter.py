@@ -82,7 +82,7 @@ async def delete_selected(context: Context, request: Request) -> Answer:
 
 
 async def stats(context: Context, request: Request) -> Answer:
-    found = await context.engine.dead_letter_stats(request.now_ms)
+    found = await context.engine.dead_letter_stats(request.now_ms, request.tenant or None)
     return answer(
         DeadLetterStats(
             total=found.total,
@@ -118,7 +118,7 @@ async def start(context: Context, request: Request, command: bulk.Command) -> Ta
 
 
 FILTERS = {
-    "queue": "Only of this queue.",
+    "queue": "Only in this queue or from it.",
     "type": "Only of this type, or with a prefix that ends in `*`.",
     "error_type": "Only with this type in their newest error.",
 }
@@ -139,7 +139,7 @@ ROUTES: Sequence[Route] = (
     _route("GET", "", list_jobs, OPERATORS, summary="List the dead letters, the newest first",
            response=JobList, query=_PARTS, tenant="needed", errors=(400,)),
     _route("GET", "/stats", stats, OPERATORS, summary="The dead letters, counted",
-           response=DeadLetterStats),
+           response=DeadLetterStats, tenant="needed"),
     _route("GET", "/{id}", info, OPERATORS, summary="Look at a dead letter",
            response=JobAnswer, **OWNED, errors=(404,)),
     _route("POST", "/{id}/retry", retry, OPERATORS, summary="Try a dead letter again",

@@ -30,6 +30,7 @@ def interest_of(request: Request) -> Interest:
         queues=names_of(request, "queues"),
         job_types=names_of(request, "job_types"),
         kinds=names_of(request, "types"),
+        tenant=request.tenant,
     )
 
 
@@ -55,5 +56,5 @@ ROUTES: Sequence[Route] = (
               "after": "`cursor` of the answer before.",
               "limit": f"How many, up to {MOST}; {LIMIT} by default.",
           },
-          response=EventList, errors=(400,)),
+          response=EventList, tenant="seen", errors=(400,)),
 )  # fmt: skip

@@ -21,7 +21,7 @@ _LIMITED = frozenset({"concurrency", "rate", "throttle", "pool"})
 
 async def look(context: Context, request: Request) -> Answer:
     (job_id,) = request.params
-    told = await explain.explain(context.engine, job_id, request.now_ms)
+    told = await explain.explain(context.engine, job_id, request.now_ms, request.tenant)
     found = told.explanation
     job = found.job
     in_line = found.place >= 0

@@ -189,7 +189,8 @@ async def resume(context: Context, request: Request) -> Answer:
 
 async def priority_stats(context: Context, request: Request) -> Answer:
     (name,) = request.params
-    counts = await queues.by_priority(context.engine, name, request.now_ms)
+    tenant = request.tenant or None
+    counts = await queues.by_priority(context.engine, name, request.now_ms, tenant)
     by_name = {str(priority): count for priority, count in counts.items()}
     return answer(PriorityStats(name, by_name, sum(counts.values())))
 
@@ -273,5 +274,5 @@ ROUTES = (
            response=Drained, errors=(404, 409)),
     _route("GET", "/queues/{name}/priority-stats", priority_stats, EVERYBODY,
            summary="The available jobs of a queue per priority", response=PriorityStats,
-           errors=(404,)),
+           tenant="seen", errors=(404,)),
 )  # fmt: skip

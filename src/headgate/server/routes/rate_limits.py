@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from headgate.core.limits import parted
 from headgate.operations import bulk, limits, queues
 from headgate.server.answers import answer, jobs_raw
 from headgate.server.context import Context
@@ -31,7 +32,11 @@ from headgate.wire.limits import (
 async def list_keys(context: Context, request: Request) -> Answer:
     page = paging.numbered(request.query)
     views, total = await context.engine.keys(page.limit, page.offset, request.now_ms)
-    items = [limit_json(view.key, view.state, view.waiting) for view in views]
+    items = [
+        limit_json(view.key, view.state, view.waiting)
+        for view in views
+        if not request.tenant or parted(view.key)[1] in {"", request.tenant}
+    ]
     return answer({"items": items, "pagination": page.pagination(total)})
 
 

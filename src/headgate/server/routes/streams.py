@@ -39,7 +39,8 @@ async def of_job(context: Context, request: Request) -> Stream:
 async def of_queue(context: Context, request: Request) -> Stream:
     (name,) = request.params
     await queues.look_up(context.engine, name, request.now_ms)
-    interest = Interest(queues=(name,), kinds=names_of(request, "event_types"))
+    kinds = names_of(request, "event_types")
+    interest = Interest(queues=(name,), kinds=kinds, tenant=request.tenant)
     return _stream(context, request, interest)
 
 
@@ -48,6 +49,7 @@ async def of_all(context: Context, request: Request) -> Stream:
         queues=names_of(request, "queues"),
         job_types=names_of(request, "job_types"),
         kinds=(*names_of(request, "event_types"), *names_of(request, "types")),
+        tenant=request.tenant,
     )
     return _stream(context, request, interest)
 
@@ -122,7 +124,7 @@ _QUERY = {
 
 ROUTES: Sequence[Route] = (
     Route("GET", "/ojs/v1/events/stream", of_all, OPERATORS, tag="events",
-          summary="All events as server-sent events", content="text/event-stream",
+          summary="All events as server-sent events", content="text/event-stream", tenant="seen",
           query={
               **_QUERY,
               "queues": "Only of these queues, separated by commas.",
@@ -131,7 +133,7 @@ ROUTES: Sequence[Route] = (
           errors=(400, 429)),
     Route("GET", "/ojs/v1/queues/{name}/events", of_queue, OPERATORS, tag="events",
           summary="The events of a queue as server-sent events", content="text/event-stream",
-          query=_QUERY, errors=(400, 404, 429)),
+          query=_QUERY, tenant="seen", errors=(400, 404, 429)),
     Route("GET", "/ojs/v1/jobs/{id}/events", of_job, EVERYBODY, tag="events", **OWNED,
           summary="The events of a job as server-sent events, until it has ended",
           content="text/event-stream", query=_QUERY, errors=(400, 404, 429)),

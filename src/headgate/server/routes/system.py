@@ -21,6 +21,7 @@ from headgate.server.gauges import MOST_KEYS, Seen, state
 from headgate.server.roles import ADMINS, ANYBODY
 from headgate.server.route import Answer, Request, Route
 from headgate.server.routes.admin_stats import uptime_s
+from headgate.server.routes.maintenance import maintenance_info
 from headgate.version import VERSION
 from headgate.wire.administration import (
     Backend,
@@ -65,6 +66,8 @@ async def health(context: Context, request: Request) -> Answer:
     workers = await context.engine.workers(request.now_ms)
     stale = sum(view.stale for view in workers)
     body.workers = WorkerHealth(len(workers) - stale, stale)
+    if context.engine.maintenance is not None:
+        body.maintenance = maintenance_info(context.engine.maintenance)
     return answer(body)
 
 
