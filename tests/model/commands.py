@@ -261,6 +261,9 @@ class Model(Dispatch):
             job.dead = False
             job.reason = ""
             job.re_enqueued_at = now
+        if job.origin:
+            job.buried_at = job.buried_attempts = 0
+            job.buried_for = ""
         job.origin = ""
         if target != job.queue:
             # Elsewhere it is a new one, and commands on many jobs come to it last.

@@ -56,6 +56,7 @@ mores = st.builds(
     buried_for=texts,
     buried_attempts=st.integers(0, 50),
     result_ttl_ms=st.integers(-1, 10**9),
+    back_at=instants,
 )
 retries = st.just(DEFAULT) | st.builds(
     RetryPolicy,
