@@ -14,7 +14,7 @@ The jobs that a step returns are the engine's own records: read them before the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Raw, Struct
 
@@ -467,9 +467,10 @@ class DeadLetterStats(Struct):
     newest_at: int = 0
 
 
-class Event(NamedTuple):
+class Event(Struct, frozen=True, gc=False):
     """Something that happened. Numbers only grow, over restarts too.
 
+    Many are kept and none refers to itself, so the search for garbage passes them by.
     Values in `data` are JSON values, `msgspec.Raw` for what is JSON already; names ending in `_at` or `until` are milliseconds, which the wire turns into instants.
     """
 

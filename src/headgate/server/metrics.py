@@ -108,14 +108,16 @@ class Metrics:
 
     def observe(self, event: Event) -> None:
         """Count an event; events of unknown kinds count nowhere."""
-        _, kind, _, _, job_type, queue, _, data = event
-        place = _PLACES.get(kind)
+        data = event.data
+        place = _PLACES.get(event.kind)
         if place is None:
-            tell = self._tells.get(kind)
+            tell = self._tells.get(event.kind)
             if tell is not None:
                 tell(event, data or {})
             return
-        row = self._rows.get((queue, job_type)) or self._new_row((queue, job_type))
+        queue = event.queue
+        labels = (queue, event.job_type)
+        row = self._rows.get(labels) or self._new_row(labels)
         row.counts[place] += 1
         if not data:
             return

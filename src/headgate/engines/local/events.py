@@ -17,8 +17,6 @@ from headgate.engines.contract import Event, EventPage, Interest
 
 MOST_BEHIND = 1_000
 """How many events a follower may be behind."""
-_Raw = tuple[int, str, int, str, str, str, str, dict[str, Any] | None]
-"""An event as a bare tuple: many are made and few are read."""
 
 
 class EventLog:
@@ -27,7 +25,7 @@ class EventLog:
     __slots__ = ("_followers", "durable", "listeners", "number", "ring")
 
     def __init__(self, size: int) -> None:
-        self.ring: deque[_Raw] = deque(maxlen=size)
+        self.ring: deque[Event] = deque(maxlen=size)
         self.number = 0
         """Of the last event."""
         self.durable = 0
@@ -50,12 +48,10 @@ class EventLog:
         data: dict[str, Any] | None = None,
     ) -> None:
         self.number = number = self.number + 1
-        event = (number, kind, at_ms, subject, job_type, queue, state, data)
+        event = Event(number, kind, at_ms, subject, job_type, queue, state, data)
         self.ring.append(event)
-        if self.listeners:
-            named = Event._make(event)
-            for listener in self.listeners:
-                listener(named)
+        for listener in self.listeners:
+            listener(event)
 
     def add_job(self, kind: str, at_ms: int, job: Job, data: dict[str, Any]) -> None:
         """The same for what happened to a job."""
@@ -65,12 +61,10 @@ class EventLog:
         if job.tenant:
             data["tenant_id"] = job.tenant
         self.number = number = self.number + 1
-        event = (number, kind, at_ms, job.id, job.type, job.queue, job.state, data)
+        event = Event(number, kind, at_ms, job.id, job.type, job.queue, job.state, data)
         self.ring.append(event)
-        if self.listeners:
-            named = Event._make(event)
-            for listener in self.listeners:
-                listener(named)
+        for listener in self.listeners:
+            listener(event)
 
     def whisper(
         self, kind: str, at_ms: int, queue: str, data: dict[str, Any] | None = None
@@ -86,13 +80,13 @@ class EventLog:
             return
         self.durable = number
         if self._followers:
-            fresh = [Event._make(event) for event in self._after(first) if event[0] <= number]
+            fresh = [event for event in self._after(first) if event.number <= number]
             for follower in list(self._followers):
                 follower.take(fresh)
 
     def forget_unsettled(self) -> None:
         """What was never durable has not happened; its numbers are not used again."""
-        while self.ring and self.ring[-1][0] > self.durable:
+        while self.ring and self.ring[-1].number > self.durable:
             self.ring.pop()
         self.durable = self.number
 
@@ -105,13 +99,13 @@ class EventLog:
         found: list[Event] = []
         cursor = after
         for event in self._after(after):
-            if event[0] > self.durable:
+            if event.number > self.durable:
                 break
             if wanted(event):
                 if len(found) == limit:
                     return EventPage(found, cursor, True)
-                found.append(Event._make(event))
-            cursor = event[0]
+                found.append(event)
+            cursor = event.number
         return EventPage(found, cursor, False)
 
     def follow(self, interest: Interest) -> Follower:
@@ -122,14 +116,14 @@ class EventLog:
     def unfollow(self, follower: Follower) -> None:
         self._followers.pop(follower, None)
 
-    def _after(self, number: int) -> list[_Raw]:
+    def _after(self, number: int) -> list[Event]:
         """Those with greater numbers, oldest first."""
         ring = self.ring
-        if not ring or ring[-1][0] <= number:
+        if not ring or ring[-1].number <= number:
             return []
         # Most readers are near the end, and there are no more of them than numbers.
-        found = list(islice(reversed(ring), ring[-1][0] - number))
-        while found[-1][0] <= number:
+        found = list(islice(reversed(ring), ring[-1].number - number))
+        while found[-1].number <= number:
             found.pop()
         found.reverse()
         return found
@@ -189,8 +183,8 @@ def _expire(waiter: asyncio.Future[bool]) -> None:
         waiter.set_result(False)
 
 
-def filter_of(interest: Interest) -> Callable[[_Raw], bool]:
-    """A test for whether an event, named or bare, is of interest."""
+def filter_of(interest: Interest) -> Callable[[Event], bool]:
+    """A test for whether an event is of interest."""
     job_id = interest.job_id
     queues = frozenset(interest.queues)
     types = frozenset(interest.job_types)
@@ -202,18 +196,17 @@ def filter_of(interest: Interest) -> Callable[[_Raw], bool]:
     if not (job_id or queues or types or kinds or tenant):
         return _every
 
-    def wanted(event: _Raw) -> bool:
-        _, kind, _, subject, job_type, queue, _, data = event
+    def wanted(event: Event) -> bool:
         return (
-            (not job_id or subject == job_id)
-            and (not queues or queue in queues)
-            and (not types or job_type in types)
-            and (not kinds or kind in exact or kind.startswith(prefixes))
-            and (not tenant or (data is not None and data.get("tenant_id") == tenant))
+            (not job_id or event.subject == job_id)
+            and (not queues or event.queue in queues)
+            and (not types or event.job_type in types)
+            and (not kinds or event.kind in exact or event.kind.startswith(prefixes))
+            and (not tenant or (event.data is not None and event.data.get("tenant_id") == tenant))
         )
 
     return wanted
 
 
-def _every(_event: _Raw) -> bool:
+def _every(_event: Event) -> bool:
     return True
