@@ -98,16 +98,18 @@ class Ground:
         tables = self._tables
         if tables.is_unsettled:
             self._settle()
-        if now_ms > tables.now:
-            tables.now = self._journal.now_ms = now_ms
+        now = tables.now
+        if now_ms > now:
+            tables.now = self._journal.now_ms = now = now_ms
         keys = tables.keys
-        now_us = tables.now * 1000
-        if now_ms == tables.now:
-            now_us += micros
-        keys.now_us = now_us = max(keys.now_us, now_us)
-        if tables.timers.next_at <= tables.now or keys.next_us <= now_us:
+        now_us = now * 1000 + micros if now_ms == now else now * 1000
+        if now_us > keys.now_us:
+            keys.now_us = now_us
+        else:
+            now_us = keys.now_us
+        if tables.timers.next_at <= now or keys.next_us <= now_us:
             self._catch_up(now_us)
-        return tables.now
+        return now
 
     def _catch_up(self, now_us: int) -> None:
         """Let happen what is due, one thing after the other, each at its own instant."""
