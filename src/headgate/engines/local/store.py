@@ -25,7 +25,6 @@ from headgate.engines.local.rows import (
     KEYS,
     LASTING,
     STORED,
-    THING,
     Record,
     keys_of,
     present,
@@ -52,8 +51,11 @@ MIGRATIONS: dict[int, str] = {
 BUSY_MS = 10_000
 """How long to wait for a file that another program has locked."""
 
-CHUNK = 64
-"""Rows per statement: one statement gives the interpreter away once, however many rows it has."""
+CHUNKS = (240, 32, 8, 1)
+"""Rows per statement: one statement gives the interpreter away once, however many rows it has.
+
+The longest is just short enough for apsw to keep it prepared (16 KiB of text).
+"""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
@@ -188,24 +190,33 @@ class Folded:
     def __init__(self, records: Sequence[Record]) -> None:
         self.counts: dict[tuple[str, str], int] = {}
         """(queue, state) -> by how much the number of finished jobs changes."""
-        self.gone = [record[0] for record in records if len(record) == GONE]
+        self.gone: list[str] = []
         """Deleted first: what was stored under the same id afterwards is another job."""
-        self.things = [record for record in records if len(record) == THING]
-        # Most jobs have several records here; only the first and the last one decide.
-        last = {record[0]: record for record in records}
-        last.pop("", None)
-        first = {record[0]: record for record in reversed(records)}
-        whole = {record[0]: record for record in records if len(record) == STORED}
-        if any(id_ in whole for id_ in self.gone):
-            # Rows are in the order in which jobs were stored, also where one had the id of another before.
-            place = {record[0]: n for n, record in enumerate(records) if len(record) == STORED}
-            last = dict(sorted(last.items(), key=lambda item: place.get(item[0], -1)))
+        self.things: list[Record] = []
         self.jobs: list[tuple[Record, Record | None]] = []
         """Each job's last record, and the one that holds what never changes."""
+        # Most jobs have several records here; only the first and the last one decide.
+        last: dict[str, Record] = {}
+        whole: dict[str, Record] = {}
+        for record in records:
+            id_ = record[0]
+            if not id_:
+                self.things.append(record)
+                continue
+            before = last.get(id_)
+            if before is None:
+                if record[1] in TERMINAL:
+                    self._count(record[2], record[1], -1)
+            elif len(before) == GONE:
+                # Another job: rows are in the order in which jobs were stored.
+                del last[id_]
+            last[id_] = record
+            size = len(record)
+            if size == STORED:
+                whole[id_] = record
+            elif size == GONE:
+                self.gone.append(id_)
         for id_, record in last.items():
-            before = first[id_]
-            if before[1] in TERMINAL:
-                self._count(before[2], before[1], -1)
             if len(record) != GONE:
                 if record[3] in TERMINAL:
                     self._count(record[2], record[3], 1)
@@ -216,7 +227,7 @@ class Folded:
 
 
 _INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES "
-_ROW = f"({', '.join('?' * len(COLUMNS))})"
+_ROW = f"({','.join('?' * len(COLUMNS))})"
 _UPSERT = (
     " ON CONFLICT (id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in CHANGING)
@@ -230,7 +241,7 @@ _STATEMENTS: dict[int, str] = {}
 def _upsert(count: int) -> str:
     statement = _STATEMENTS.get(count)
     if statement is None:
-        statement = _STATEMENTS[count] = _INSERT + ", ".join([_ROW] * count) + _UPSERT
+        statement = _STATEMENTS[count] = _INSERT + ",".join([_ROW] * count) + _UPSERT
     return statement
 
 
@@ -243,7 +254,7 @@ def write_fold(connection: apsw.Connection, folded: Folded) -> None:
     start = 0
     while start < len(jobs):
         left = len(jobs) - start
-        count = CHUNK if left >= CHUNK else 8 if left >= 8 else 1
+        count = next(size for size in CHUNKS if size <= left)
         values: list[Any] = []
         for record, whole in jobs[start : start + count]:
             values.append(record[0])
