@@ -41,6 +41,8 @@ UNKNOWN_US: Final = 1_000_000
 
 _LAST_US: Final = LAST_INSTANT_MS * 1000
 
+_NOBODY: Final[dict[str, int]] = {}
+"""Shared by all gates without holders, because there may be as many as jobs; it stays empty."""
 _KINDS: Final[tuple[Kind, ...]] = ("hold", "concurrency", "rate", "throttle")
 """In this order a closed gate names its reason."""
 
@@ -149,7 +151,7 @@ class Gate:
         self.override: Override | None = None
         self.hold_until_us = 0
         self.hold_reason = ""
-        self.holders: dict[str, int] = {}
+        self.holders = _NOBODY
         """Job id to claim, in order of start."""
         self._overridden = self.limits
         # Each rate has its own window, so that each keeps its guarantee when the override ends.
@@ -258,8 +260,7 @@ class Gate:
         """
         if self.override is not None and not self._overridden_at(now_us):
             self.impose(None)
-        self.holders.pop(job_id, None)
-        self.holders[job_id] = claim
+        self.take(job_id, claim)
         if self._window is not None:
             self._window.start(now_us)
         if self._other_window is not None:
@@ -268,11 +269,20 @@ class Gate:
             self._pace = Pace()
         self._pace.start(now_us, self._overridden.throttle)
 
+    def take(self, job_id: str, claim: int) -> None:
+        """Let a job hold a slot, as the last of them."""
+        if not self.holders:
+            self.holders = {}
+        self.holders.pop(job_id, None)
+        self.holders[job_id] = claim
+
     def release(self, job_id: str, claim: int) -> bool:
         """Give the slot back; false when that reservation holds none."""
         if self.holders.get(job_id) != claim:
             return False
         del self.holders[job_id]
+        if not self.holders:
+            self.holders = _NOBODY
         return True
 
     def hold(self, until_us: int, reason: str, now_us: int) -> bool:

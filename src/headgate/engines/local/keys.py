@@ -451,7 +451,7 @@ class Keys:
             key = self.inner[name] = Key(name, limits)
             key.client = False
             for job in sorted(active, key=lambda job: (job.started_at, job.seq)):
-                key.holders[job.id] = job.claim
+                key.take(job.id, job.claim)
             key.owner = owner
         else:
             # One that was read from the file does not know yet whose limits it keeps.
@@ -677,7 +677,7 @@ class Keys:
         active = [job for held in self.tables.held.values() for job in held.values()]
         for job in sorted(active, key=lambda job: (job.started_at, job.seq)):
             for key in self.of(job):
-                key.holders[job.id] = job.claim
+                key.take(job.id, job.claim)
         for key in [*self.known.values(), *self.inner.values()]:
             latest = key.last_start_us
             if latest is not None:
