@@ -230,6 +230,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
             self._upkeep.restore(loaded.maintenance)
         for name, packed in loaded.gates.items():
             tables.keys.restore(name, packed)
+        loaded.gates.clear()
         for name, packed in loaded.tenants.items():
             self._tenantry.restore(name, packed)
         for name, packed in loaded.queues.items():
@@ -247,7 +248,8 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
             self._tasks.restore(packed)
         for job in loaded.jobs:
             tables.restore(job)
-            self.life.befall(job, 0)
+            self.life.rearm(job)
+        tables.restored()
         loaded.jobs.clear()
         tables.keys.wake_up()
         self._pools.restore(loaded.pools, loaded.turns, tables.now)

@@ -185,6 +185,7 @@ class Groups:
     __slots__ = (
         "_acting",
         "_everybody",
+        "_gathering",
         "_heard",
         "_news",
         "_openings",
@@ -209,6 +210,7 @@ class Groups:
         """Those whose lanes have to be acted upon; None while there never was one."""
         self._everybody: Heads[Group] | None = None
         """All groups, by age."""
+        self._gathering = False
         self._openings: list[tuple[int, int, Group]] = []
         """When hidden groups will be shown, as far as that is known."""
 
@@ -230,9 +232,22 @@ class Groups:
 
     def _begin(self) -> None:
         """There are more than the own group."""
-        if self._seen is None:
-            self._seen = Orders(self.queue, self._wanted, (self.own,))
-            self._everybody = Heads(_place_of(self.queue, AGE), "all_entry", (self.own,))
+        if self._seen is None and not self._gathering:
+            self._order()
+
+    def gather(self) -> None:
+        """Many will come at once, and nobody looks: there is no order until `gathered`."""
+        self._gathering = self._seen is None
+
+    def gathered(self) -> None:
+        if self._gathering and self.by_key:
+            self._order()
+        self._gathering = False
+
+    def _order(self) -> None:
+        shown = [group for group in self.all() if not group.hidden]
+        self._seen = Orders(self.queue, self._wanted, shown)
+        self._everybody = Heads(_place_of(self.queue, AGE), "all_entry", self.all())
 
     @property
     def _wanted(self) -> tuple[int, ...]:
@@ -261,6 +276,10 @@ class Groups:
 
         One that does not want to wait at one of its keys stands apart; while that key is closed, nothing else matters.
         """
+        if len(lane.gates) == 1:
+            # Mostly, and for as many lanes as there may be jobs.
+            ((only, on_limit),) = lane.gates
+            return self.of(only) if on_limit == "wait" else self.acting_at(only)
         apart: Key | None = None
         behind: Key | None = None
         for key, on_limit in lane.gates:
@@ -342,10 +361,10 @@ class Groups:
     def hide(self, group: Group) -> None:
         """A group whose gate is closed is not to be met any more, or only by those who act."""
         group.hidden = True
-        assert self._seen is not None
         assert group.key is not None
-        self._seen.drop(group)
         group.key.hide(group)
+        if self._seen is not None:
+            self._seen.drop(group)
         if not group.acts:
             self.expect(group)
             return

@@ -31,8 +31,13 @@ class Heads(Generic[T]):
         self._heap: list[Any] = []
         """Also holds what is no longer true: entries whose owner has left or has another one."""
         for item in items:
-            setattr(item, slot, None)
-            self.put(item)
+            place = place_of(item)
+            entry = None if place is None else (*place, item)
+            setattr(item, slot, entry)
+            if entry is not None:
+                self._heap.append(entry)
+        self._live = len(self._heap)
+        heapify(self._heap)
 
     def put(self, item: T) -> None:
         """This one is new, or may come earlier than before."""

@@ -588,6 +588,13 @@ class Life:
             else:
                 self._arm_first(job, expires, gives_up, due)
 
+    def rearm(self, job: Job) -> None:
+        """Arm what time will bring to a job that was read from the file; nothing happens yet."""
+        if job.state == ACTIVE:
+            self._arm_active(job)
+        elif job.state != AVAILABLE or job.expires_at:
+            self._arm_waiting(job)
+
     def _waiting_times(self, job: Job) -> tuple[int, int, int]:
         """When a job that is not active expires, is given up and is due."""
         state = job.state

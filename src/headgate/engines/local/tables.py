@@ -435,6 +435,7 @@ class Tables:
         if job.keys:
             self.keys.use(job)
         if job.state == AVAILABLE:
+            queue.groups.gather()
             queue.line_up(job)
         elif job.state == ACTIVE:
             self.hold(job)
@@ -442,6 +443,11 @@ class Tables:
             self.expect(job)
         if job.state == SCHEDULED and job.more is not None and job.more.postponed_by:
             self.keys.named(job.more.postponed_by).postponed += 1
+
+    def restored(self) -> None:
+        """These were all."""
+        for queue in self.queues.values():
+            queue.groups.gathered()
 
     def check(self) -> None:
         """Raise AssertionError where memory contradicts itself; for tests, it looks at everything."""
