@@ -233,7 +233,7 @@ class Dispatch(Admission):
         job.pool = self.pool_name(fetch)
         job.asked_ms = fetch.visibility_ms
         job.visible_until = now + self.lease_ms(job)
-        self.change(job, "active", now)
+        self.change(job, "active", now, "fetch")
         for gate in self.gates_of(job):
             gate.start(job.id, job.claim, self.state.now_us)
         self.tell("job.started", now, job)
@@ -267,7 +267,7 @@ class Dispatch(Admission):
             at = now + BLIND_MS if predicted is None else -(-predicted // 1000)
             openings[key] = max(now + 1, at)
         key = max(openings, key=lambda key: openings[key])
-        self.change(job, "scheduled", now)
+        self.change(job, "scheduled", now, "reschedule", reason=key)
         job.due_at = openings[key]
         job.postponed_by = key
         self.tell("job.scheduled", now, job)

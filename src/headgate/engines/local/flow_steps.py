@@ -16,6 +16,7 @@ from headgate.engines.contract import (
     KeyView,
     PoolView,
     Query,
+    Quota,
     TenantView,
 )
 from headgate.engines.local import queries
@@ -116,6 +117,9 @@ class FlowSteps(Ground):
     async def tenant(self, tenant: str, now_ms: int) -> TenantView | None:
         self._begin(now_ms)
         return self._tenantry.view(tenant)
+
+    def quota(self, tenant: str, now_ms: int) -> Quota | None:
+        return self._tenantry.quota(tenant, max(now_ms, self.now_ms))
 
     async def set_tenant(self, tenant: str, limits: TenantLimits, now_ms: int) -> bool:
         now = self._begin(now_ms)

@@ -59,6 +59,11 @@ class Retention:
         self._alarm = Alarm(self._ring)
         self._running: asyncio.Task[None] | None = None
 
+    @property
+    def next_look(self) -> int:
+        """When it looks for something to forget; now while it does."""
+        return self._alarm.alarm or self._home.now_ms
+
     def look_at(self, at_ms: int) -> None:
         self._home.life.tables.timers.arm(self._alarm, at_ms)
 
