@@ -94,6 +94,8 @@ def _choices(kind: Any) -> Sequence[str]:
 
 
 def _toml(value: Any) -> str:
+    if value == ():
+        return "[]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

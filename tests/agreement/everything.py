@@ -77,7 +77,7 @@ class Stories(FlowRules):
     def retry(
         self, job: str, queue: str | None, policy: str | None, attempts: int | None, fixed: bytes
     ) -> None:
-        changes = Replay(queue, fixed, POLICIES[policy] if policy else None, attempts)
+        changes = Replay(queue, fixed, POLICIES[policy] if policy else None, attempts, "ada")
         self.both(
             self.model.retry(job, changes, self.now),
             self.said(self.engine.retry(job, changes, self.now)),
@@ -95,6 +95,14 @@ class Stories(FlowRules):
             return said
 
         self.both(expected, step())
+
+    @with_jobs(*LIVE, *ENDED)
+    @rule(job=jobs(*ENDED))
+    def forget_history(self, job: str) -> None:
+        self.both(
+            self.model.forget_history(job, self.now),
+            self.said(self.engine.forget_history(job, self.now)),
+        )
 
     # many jobs
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from headgate.core.pools import Pool
+from headgate.core.replays import ReplayRule
 from headgate.core.tenants import TenantLimits
 from headgate.engines.contract import Draft, Fail, Fetch, Full, Place, PushOutcome, Query, Task
 from tests.agreement import views
@@ -19,6 +20,7 @@ from tests.agreement.wishes import (
     QUEUES,
     SETTINGS,
     TENANTS,
+    WORKERS,
     Wish,
     fetches,
     overrides,
@@ -85,6 +87,53 @@ class FlowRules(Machine):
         self.now = max(self.now, at - early_ms)
         self.model.catch_up(self.now)
         self.both(None, self.engine.tick(self.now))
+
+    # dead letters that start over
+
+    @with_jobs("available")
+    @rule(queue=st.sampled_from(["a", "b"]), worker=st.sampled_from(WORKERS))
+    def bury(self, queue: str, worker: str) -> None:
+        """Somebody takes a job and makes a dead letter of it."""
+        self.fetch(Fetch([queue], 1, worker))
+        held = self.model.held_by(worker)
+        if held:
+            self.fail_all([Fail(held[-1].id, FAILURES["bury"])])
+
+    @rule(
+        name=st.sampled_from(["r1", "r2"]),
+        queue=rarely(None, "a", "b"),
+        error_type=rarely(None, "handler_error"),
+        delay_ms=st.sampled_from([0, 1, 1_000, 60_000]),
+        most=st.sampled_from([1, 2, 9]),
+        enabled=rarely(True, False),
+    )
+    def set_replay_rule(
+        self,
+        name: str,
+        queue: str | None,
+        error_type: str | None,
+        delay_ms: int,
+        most: int,
+        enabled: bool,
+    ) -> None:
+        self.tasks += 1
+        task = f"task-{self.tasks}"
+        wanted = ReplayRule(name, queue, None, error_type, delay_ms, most, enabled)
+
+        async def step() -> tuple[bool, int, int]:
+            found = await self.engine.set_replay_rule(wanted, task, self.now)
+            assert found.task.finished
+            return found.created, found.task.matched, found.task.done
+
+        self.both(self.model.set_replay_rule(wanted, self.now), step())
+
+    @precondition(lambda self: self.model.state.rules)
+    @rule(name=st.sampled_from(["r1", "r2"]))
+    def drop_replay_rule(self, name: str) -> None:
+        self.both(
+            self.model.drop_replay_rule(name, self.now),
+            self.engine.drop_replay_rule(name, self.now),
+        )
 
     # pools and tenants
 

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from headgate.core import trail
 from headgate.core.job import Job, More
 from headgate.core.pools import Pool
 from headgate.core.tenants import TenantLimits
@@ -37,7 +38,7 @@ from headgate.engines.contract import (
     WorkerView,
     WrongState,
 )
-from tests.model import Entry, ErrorEntry, Event, Model, Said
+from tests.model import Entry, ErrorEntry, Event, Model, Past, Said
 
 View = dict[str, Any]
 
@@ -57,7 +58,7 @@ KINDS = frozenset(
     {
         "job.enqueued", "job.scheduled", "job.started", "job.heartbeat", "job.completed",
         "job.failed", "job.retrying", "job.retry_exhausted", "job.discarded", "job.dead_lettered", "job.cancelled",
-        "job.expired", "priority.changed", "queue.created", "queue.deleted", "queue.paused",
+        "job.expired", "dead_letter.replayed", "priority.changed", "queue.created", "queue.deleted", "queue.paused",
         "queue.resumed", "worker.started", "worker.quiet", "worker.stopped",
     }
 )  # fmt: skip
@@ -95,6 +96,8 @@ def of_job(job: Job) -> View:
         more.progress_at,
     )
     view["checkpoint"] = more.checkpoint_sequence
+    view["replays"] = more.replays
+    view["history"] = [tuple(getattr(c, name) for name in Past._fields) for c in trail.history(job)]
     return view
 
 
@@ -110,7 +113,26 @@ def of_entry(job: Entry) -> View:
     view["errors"] = job.errors
     view["progress"] = tuple(job.progress)
     view["checkpoint"] = job.checkpoint.sequence if job.checkpoint else 0
+    view["replays"] = job.replays
+    view["history"] = squeezed(job.past)
     return view
+
+
+def squeezed(past: list[Past]) -> list[Past]:
+    """With turns that repeat themselves told once: the last time, and how often it was."""
+    found: list[Past] = []
+    for change in past:
+        found.append(change)
+        if change.event not in ("requeue", "reschedule"):
+            continue
+        length = 2 if change.event == "requeue" else 1
+        before = found[:-length]
+        if before and before[-1].event == "due":
+            before.pop()
+        if before and before[-1][1:4] + before[-1][7:8] == change[1:4] + change[7:8]:
+            times = before[-1].times + 1
+            found = [*before[:-length], *found[-length:-1], change._replace(times=times)]
+    return found
 
 
 def assert_same(found: list[View], expected: list[View], by: str = "id") -> None:

@@ -117,6 +117,7 @@ class Wish(NamedTuple):
     period_ms: int = 0
     states: tuple[str, ...] = ()
     tenant: str = ""
+    parent: str = ""
 
     def __repr__(self) -> str:
         unusual = [
@@ -140,6 +141,8 @@ class Wish(NamedTuple):
                 stall_ms=self.stall_ms,
             )
         lifetime = self.ttl or self.expires_in
+        if self.parent:
+            meta += f',"parent_id":"{self.parent}","root_id":"j1"'
         uses = tuple(key.use() for key in self.keys)
         limits = b',"rate_limit":' + msgspec.json.encode([key.wire() for key in self.keys])
         job = Job(
@@ -215,6 +218,7 @@ def wishes(ids: st.SearchStrategy[str]) -> st.SearchStrategy[Wish]:
         period_ms=rarely(0, 1_000),
         states=rarely((), ("active",), STATES, ("scheduled", "completed", "discarded")),
         tenant=rarely("", "t1"),
+        parent=rarely("", "j1", "j2"),
     )
 
 
@@ -366,4 +370,6 @@ queries = st.builds(
     dead=rarely(False, True),
     key=rarely(None, "k1"),
     tenant=rarely(None, "t1", "_default"),
+    parent=rarely(None, "j1"),
+    root=rarely(None, "j1"),
 )

@@ -8,6 +8,6 @@ What it does not borrow is the way in which an engine finds out: after every sin
 from __future__ import annotations
 
 from tests.model.commands import Model
-from tests.model.records import Entry, ErrorEntry, Event, Place, Said, Saved
+from tests.model.records import Entry, ErrorEntry, Event, Past, Place, Said, Saved
 
-__all__ = ["Entry", "ErrorEntry", "Event", "Model", "Place", "Said", "Saved"]
+__all__ = ["Entry", "ErrorEntry", "Event", "Model", "Past", "Place", "Said", "Saved"]

@@ -288,18 +288,18 @@ class Admission(Life):
                 state, due_at = "scheduled", twin.due_at
             replaced = twin.id
             if twin.state not in TERMINAL:
-                self.call_off(twin, now)
+                self.call_off(twin, now, "system", f"replaced by {given.id}")
         make_room()
         job = self._entry(draft)
-        job.state, job.due_at = state, due_at
+        job.state, job.due_at = "", due_at
         self.state.jobs.append(job)
         self.open_queue(job.queue, now)
         self._register(draft)
         if state == "available":
-            self.enqueue(job, now)
+            self.enqueue(job, now, "push")
         else:
             self.number(job)
-            self.change(job, state, now)
+            self.change(job, state, now, "push")
             if state == "scheduled":
                 self.tell("job.scheduled", now, job)
         return Said("Pushed", job.id, (replaced,))

@@ -11,6 +11,7 @@ from headgate.core import queues as rules
 from headgate.core.gates import Gate, Limits, Override
 from headgate.core.limits import full_key, uses_from
 from headgate.core.queues import DEFAULT_POLICY
+from headgate.core.replays import ReplayRule
 from headgate.core.tenants import TenantLimits
 from headgate.engines.contract import (
     Ack,
@@ -29,6 +30,8 @@ from tests.model.matching import matches
 from tests.model.records import Entry, Progress, Said, Saved, Tenant, Worker
 
 T = TypeVar("T")
+
+BULK = Replay(by="admin", reason="bulk")
 
 
 class Model(Dispatch):
@@ -55,7 +58,7 @@ class Model(Dispatch):
         job = self._answered(ack.job_id, ack.worker, ack.claim)
         if isinstance(job, Said):
             return job
-        self.change(job, "completed", now)
+        self.change(job, "completed", now, "ack")
         job.result = ack.result
         job.dead = False
         if job.progress.at:
@@ -203,15 +206,15 @@ class Model(Dispatch):
     # single jobs, by hand
 
     def cancel(self, job_id: str, now: int) -> Said:
-        return self._over(self._cancel_now(job_id, self.catch_up(now)))
+        return self._over(self._cancel_now(job_id, self.catch_up(now), "enough"))
 
-    def _cancel_now(self, job_id: str, now: int) -> Said:
+    def _cancel_now(self, job_id: str, now: int, reason: str) -> Said:
         job = self.find(job_id)
         if job is None:
             return Said("Missing", job_id)
         if not job.live:
             return Said("WrongState", job_id, (job.state,))
-        self.call_off(job, now)
+        self.call_off(job, now, "admin", reason)
         return self._done(job)
 
     def activate(self, job_id: str, now: int) -> Said:
@@ -222,7 +225,7 @@ class Model(Dispatch):
         if job.state != "pending":
             return Said("WrongState", job_id, (job.state,))
         job.activated_at = now
-        self.enqueue(job, now)
+        self.enqueue(job, now, "activate")
         return self._over(self._done(job))
 
     def reprioritize(self, job_id: str, priority: int, now: int) -> Said:
@@ -253,6 +256,10 @@ class Model(Dispatch):
             and self.state.queues[target].draining
         ):
             return Said("Draining", "", (target,))
+        self.start_over(job, changes, now)
+        return self._done(job)
+
+    def start_over(self, job: Entry, changes: Replay, now: int) -> None:
         if not job.live:
             self._name_keys_again(job)
         if job.state == "discarded" or job.origin:
@@ -261,10 +268,10 @@ class Model(Dispatch):
             job.dead = False
             job.reason = ""
             job.re_enqueued_at = now
+        target = changes.queue or job.origin or job.queue
         if job.origin:
+            job.origin = job.buried_for = ""
             job.buried_at = job.buried_attempts = 0
-            job.buried_for = ""
-        job.origin = ""
         if target != job.queue:
             # Elsewhere it is a new one, and commands on many jobs come to it last.
             job.queue = target
@@ -281,8 +288,7 @@ class Model(Dispatch):
         job.worker = ""
         job.finished_at = 0
         self.open_queue(job.queue, now)
-        self.enqueue(job, now)
-        return self._done(job)
+        self.enqueue(job, now, "retry", changes.by, changes.reason)
 
     def _name_keys_again(self, job: Entry) -> None:
         """Of a key about which nobody else says anything, the job says what it said before."""
@@ -306,6 +312,17 @@ class Model(Dispatch):
         self.state.jobs.remove(job)
         return self._done(job)
 
+    def forget_history(self, job_id: str, now: int) -> Said:
+        self.catch_up(now)
+        job = self.find(job_id)
+        if job is None:
+            return Said("Missing", job_id)
+        if job.live:
+            return Said("WrongState", job_id, (job.state,))
+        job.past = []
+        job.errors = job.errors[-1:]
+        return self._over(self._done(job))
+
     # many jobs at once
 
     def matching(self, query: Query) -> list[Entry]:
@@ -328,8 +345,8 @@ class Model(Dispatch):
         """Carry it out on all that match, in the order of their acceptance: how many were done, how many skipped."""
         now = self.catch_up(now)
         steps: dict[str, Callable[[str], Said]] = {
-            "cancel": lambda job_id: self._cancel_now(job_id, now),
-            "retry": lambda job_id: self._retry_now(job_id, Replay(), now),
+            "cancel": lambda job_id: self._cancel_now(job_id, now, "bulk"),
+            "retry": lambda job_id: self._retry_now(job_id, BULK, now),
             "delete": lambda job_id: self._delete_now(job_id, now),
         }
         if task.kind == "delete" and task.query.dead:
@@ -342,8 +359,33 @@ class Model(Dispatch):
         """Also one that waits in a queue for dead letters."""
         job = self.find(job_id)
         if job is not None and job.live and job.state != "active":
-            self.call_off(job, now)
+            self.call_off(job, now, "admin", "dead letter deleted")
         return self._delete_now(job_id, now)
+
+    # dead letters that start over
+
+    def set_replay_rule(self, rule: ReplayRule, now: int) -> tuple[bool, int, int]:
+        """Whether it is new; how many dead letters it may be about, and how many start over at once."""
+        now = self.catch_up(now)
+        known = self.state.rules.get(rule.name)
+        created_at = now if known is None else known.created_at
+        rule = msgspec.structs.replace(rule, created_at=created_at, updated_at=now)
+        self.state.rules[rule.name] = rule
+        lying = self.matching(Query(type=rule.type, error_type=rule.error_type, dead=True))
+        due = 0
+        for job in lying:
+            first = self.rule_for(job)
+            if first is None or job.state == "active" or self.state.maintenance is not None:
+                continue
+            if self.dead_since(job) + first.delay_ms <= now:
+                self.replay(job.id, now)
+                self.follow_those_who_left()
+                due += 1
+        return self._over((known is None, len(lying), due))
+
+    def drop_replay_rule(self, name: str, now: int) -> bool:
+        self.catch_up(now)
+        return self.state.rules.pop(name, None) is not None
 
     # answers kept for repeated requests
 

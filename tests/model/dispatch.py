@@ -240,7 +240,7 @@ class Dispatch(Admission):
         job.pool = self.pool_name(fetch)
         job.asked_ms = fetch.visibility_ms
         job.visible_until = now + self.lease_ms(job)
-        self.change(job, "active", now)
+        self.change(job, "active", now, "fetch")
         for gate in self.gates_of(job):
             gate.start(job.id, job.claim, self.state.now_us)
         self.tell("job.started", now, job)
@@ -273,7 +273,7 @@ class Dispatch(Admission):
             predicted = self.state.gates[key].predict(ahead, self.state.now_us)
             openings[key] = max(now + 1, -(-predicted // 1000))
         key = max(openings, key=lambda key: openings[key])
-        self.change(job, "scheduled", now)
+        self.change(job, "scheduled", now, "reschedule", reason=key)
         job.due_at = openings[key]
         job.postponed_by = key
         self.tell("job.scheduled", now, job)

@@ -23,7 +23,8 @@ def matches(job: Entry, query: Query) -> bool:
     if wanted_type.endswith("*"):
         fits = job.type.startswith(wanted_type[:-1])
     newest = job.errors[-1].type if job.errors else None
-    meta = msgspec.json.decode(b"{" + job.fixed + b"}").get("meta", {})
+    members = msgspec.json.decode(b"{" + job.fixed + b"}")
+    meta = members.get("meta", {})
     return (
         fits
         and (
@@ -41,5 +42,8 @@ def matches(job: Entry, query: Query) -> bool:
         and (not query.dead or job.dead)
         and (query.ids is None or job.id in query.ids)
         and (query.key is None or job.has_key(query.key))
+        and (query.parent is None or members.get("parent_id") == query.parent)
+        and (query.root is None or members.get("root_id") == query.root)
+        and (query.workflow is None or members.get("workflow_id") == query.workflow)
         and (query.tenant is None or query.tenant == (job.tenant or DEFAULT_TENANT))
     )

@@ -11,6 +11,7 @@ from headgate.core.gates import Gate
 from headgate.core.order import Guarantee, Turn
 from headgate.core.pools import Pool
 from headgate.core.queues import QueueConfig
+from headgate.core.replays import ReplayRule
 from headgate.core.retry import RetryPolicy
 from headgate.core.tenants import Shares, TenantLimits
 from headgate.core.windows import Window
@@ -26,6 +27,20 @@ class ErrorEntry(NamedTuple):
     code: str
     type: str
     at: int
+
+
+class Past(NamedTuple):
+    """A change of state."""
+
+    at: int
+    event: str
+    was: str
+    state: str
+    attempt: int = 0
+    worker: str = ""
+    by: str = ""
+    reason: str = ""
+    times: int = 1
 
 
 class Progress(NamedTuple):
@@ -97,8 +112,12 @@ class Entry:
     buried_for: str = ""
     buried_attempts: int = 0
     errors: list[ErrorEntry] = field(default_factory=list)
+    past: list[Past] = field(default_factory=list)
+    """Everything that happened to it, since its history was deleted last."""
     progress: Progress = field(default_factory=Progress)
     checkpoint: Saved | None = None
+    replays: int = 0
+    """How often a rule let it start over."""
 
     @property
     def live(self) -> bool:
@@ -216,6 +235,8 @@ class State:
     workers: dict[str, Worker] = field(default_factory=dict)
     """Only those that registered or beat."""
     directives: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, ReplayRule] = field(default_factory=dict)
+    """By which dead letters start over."""
     answers: dict[tuple[str, str], tuple[bytes, int]] = field(default_factory=dict)
     """Kept for repeated requests: the answer, and until when."""
     events: list[Event] = field(default_factory=list)

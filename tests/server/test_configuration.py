@@ -66,11 +66,26 @@ def test_a_file_sets_everything(tmp_path: Path) -> None:
     assert found.tokens == (Token("web", ("producer", "operator"), HASH),)
 
 
+UNSPLIT = ("tokens", "limits", "cors_origins")
+"""Settings of many values, which only the file can give."""
+
+
+def test_what_is_many_values_comes_from_the_file_alone(tmp_path: Path) -> None:
+    for name in UNSPLIT:
+        with pytest.raises(SettingInvalid, match="only the configuration file can give it"):
+            load({}, {f"HEADGATE_{name.upper()}": "x"})
+    found = from_file(tmp_path, 'cors_origins = ["https://ops.example.com"]')
+    assert found.cors_origins == ("https://ops.example.com",)
+    for wrong in ('"*"', '"ops.example.com"', "7"):
+        with pytest.raises(SettingInvalid, match=r"^cors_origins"):
+            from_file(tmp_path, f"cors_origins = [{wrong}]")
+
+
 def test_every_setting_has_a_variable() -> None:
     texts = {"str": "x", "int": "7", "float": "0.5", "bool": "true"}
     for struct, prefix in ((Settings, "HEADGATE_"), (Limits, "HEADGATE_LIMITS_")):
         for name, default in msgspec.structs.asdict(struct()).items():
-            if name in {"tokens", "limits", "durability", "log_format", "log_level", "host"}:
+            if name in {*UNSPLIT, "durability", "log_format", "log_level", "host"}:
                 continue
             found: Any = load({}, {f"{prefix}{name.upper()}": texts[type(default).__name__]})
             found = found.limits if struct is Limits else found

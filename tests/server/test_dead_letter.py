@@ -247,14 +247,17 @@ def test_many_are_not_touched_without_confirmation(prefix: str) -> None:
 @in_world()
 async def test_stats_count_by_queue_and_error(world: World) -> None:
     empty = (await world.call("GET", "/dead-letter/stats")).body
-    assert empty == {"total": 0, "by_queue": {}, "by_error_type": {}}
+    kept = {"max_age": "P180D", "max_count": 10_000, "next_prune_at": START}
+    assert empty == {"total": 0, "by_queue": {}, "by_error_type": {}, "retention": kept}
     await world.bury("mail", error_type="Timeout")
     world.now_ms += 1_000
     await world.bury("mail", error_type="Refused")
     world.now_ms += 1_000
     await world.bury("pay", error_type="Timeout")
     for path in ("/dead-letter/stats", "/admin/dead-letter/stats"):
-        assert (await world.call("GET", path)).body == {
+        found = (await world.call("GET", path)).body
+        assert found.pop("retention")["max_count"] == 10_000
+        assert found == {
             "total": 3,
             "by_queue": {"mail": 2, "pay": 1},
             "by_error_type": {"Timeout": 2, "Refused": 1},

@@ -26,7 +26,13 @@ async def test_the_manifest_claims_what_is_true(world: World) -> None:
     assert reply.body == {
         "specversion": "1.0",
         "ojs_version": "1.0",
-        "implementation": {"name": "headgate", "version": VERSION, "language": "python"},
+        "implementation": {
+            "name": "headgate",
+            "version": VERSION,
+            "language": "python",
+            "repository": "urn:ojs:implementation:headgate",
+            "homepage": "/openapi.json",
+        },
         "conformance_level": 1,
         "conformance_tier": "runtime",
         "protocols": ["http"],
@@ -75,6 +81,7 @@ async def test_the_manifest_claims_what_is_true(world: World) -> None:
             "manifest": "/ojs/manifest",
             "health": "/ojs/v1/health",
         },
+        "test_suite_version": "1.0.0-rc.1",
     }
 
 

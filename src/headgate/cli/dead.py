@@ -1,4 +1,4 @@
-"""`headgate dead`: list, retry, purge"""
+"""`headgate dead`: list, retry, purge, rules"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headgate import clock
 from headgate.cli import job as jobs
-from headgate.cli import selection, values, words
+from headgate.cli import rules, selection, values, words
 from headgate.cli.asking import add_server, asking, listed
 from headgate.cli.consent import add_yes, agreed
 from headgate.cli.progress import Bar, add_no_wait, followed
@@ -44,6 +44,7 @@ def add(commands: Any) -> None:
         add_no_wait(command)
         add_server(command)
         command.set_defaults(run=run)
+    rules.add(kinds)
 
 
 def list_some(asked: argparse.Namespace) -> None:

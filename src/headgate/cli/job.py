@@ -1,4 +1,4 @@
-"""`headgate job`: list, show, cancel, retry, explain"""
+"""`headgate job`: list, show, cancel, retry, explain, history, lineage"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate import clock
-from headgate.cli import explain, selection, values, words
+from headgate.cli import explain, past, selection, values, words
 from headgate.cli.asking import add_server, asking, listed
 from headgate.cli.consent import add_yes, agreed
 from headgate.cli.progress import Bar, add_no_wait, amounts, followed
@@ -56,6 +56,7 @@ def add(commands: Any) -> None:
         kinds, "retry", "start failed jobs over, and those at once that wait to be retried", retry
     )
     explain.add(kinds)
+    past.add(kinds)
 
 
 def _many(kinds: Any, name: str, about: str, run: Any) -> None:

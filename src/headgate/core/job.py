@@ -15,6 +15,24 @@ from headgate.core.retry import DEFAULT, RetryPolicy
 from headgate.core.states import AVAILABLE
 
 MAX_ERRORS = 25
+WAS_SCHEDULED = -1
+"""No instant: says of a job how it came in, where that costs nothing to be kept."""
+
+
+class Step(Struct, array_like=True):
+    """Something that happened to a job and that nothing else would tell; see `core/trail.py`."""
+
+    event: str
+    was: str
+    state: str
+    at: int
+    began: int = 0
+    """Where it ended an attempt: when that had begun."""
+    attempt: int = 0
+    worker: str = ""
+    by: str = ""
+    reason: str = ""
+    times: int = 1
 
 
 class More(Struct, omit_defaults=True, eq=False):
@@ -59,6 +77,18 @@ class More(Struct, omit_defaults=True, eq=False):
     """How long the result is kept after the end, where the job says so; -1 leaves it to retention."""
     back_at: int = 0
     """When it became available again: after the delay of a retry, or by losing its worker."""
+    trail: list[Step] = []
+    """What happened to it, as far as nothing else would tell."""
+    trail_lost: int = 0
+    """How many steps were too old to be kept."""
+    forgotten_at: int = 0
+    """When somebody deleted its history last."""
+    first_enqueued_at: int = 0
+    """Of a job that was enqueued once more; -1 where that was the first time."""
+    was_scheduled: bool = False
+    """It came in as a scheduled one."""
+    replays: int = 0
+    """How often a rule let it start over."""
 
 
 class Job(Struct, gc=False, eq=False):
@@ -87,7 +117,7 @@ class Job(Struct, gc=False, eq=False):
     """Number of reservations so far: names the current one, never repeats."""
     enqueued_at: int = 0
     due_at: int = 0
-    """When a scheduled or retryable job becomes available."""
+    """When a scheduled or retryable job becomes available; WAS_SCHEDULED as long as one that was scheduled at first needs no other."""
     started_at: int = 0
     visible_until: int = 0
     finished_at: int = 0

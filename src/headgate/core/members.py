@@ -5,11 +5,16 @@ A reader is given the value and its path, such as `rate_limit.rate.period`, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headgate.core.errors import InvalidRequest
 from headgate.core.times import LONGEST_MS, duration_ms, duration_text
+
+_PLAIN: Final = re.compile(r"[^\s]{1,128}")
+"""Names that can be part of a path; what else clients make up is only shown."""
+_SHOWN: Final = 50
 
 LARGEST: Final = 2**53 - 1
 """The largest number that every reader of JSON understands."""
@@ -21,9 +26,11 @@ def object_at(value: object, path: str, known: Sequence[str] = ()) -> Mapping[st
         raise InvalidRequest(field=path, expected="an object")
     for name in value:
         if known and name not in known:
+            plain = _PLAIN.fullmatch(str(name)) is not None
+            shown = f"{path}.{name}" if plain else f"{path}[{str(name)[:_SHOWN]!r}]"
             raise InvalidRequest(
-                f"{path}.{name} is not known here",
-                field=f"{path}.{name}",
+                f"{shown} is not known here",
+                field=shown if plain else path,
                 expected="one of " + ", ".join(known),
             )
     return value

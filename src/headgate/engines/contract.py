@@ -24,6 +24,7 @@ from headgate.core.job import Job
 from headgate.core.limits import Use
 from headgate.core.pools import Pool
 from headgate.core.queues import QueueConfig, Resolved
+from headgate.core.replays import ReplayRule
 from headgate.core.retry import Failure, RetryPolicy
 from headgate.core.tenants import TenantLimits
 from headgate.core.unique import UniquePolicy
@@ -113,6 +114,9 @@ class Replay(Struct):
     fixed: bytes | None = None
     retry: RetryPolicy | None = None
     max_attempts: int | None = None
+    by: str = ""
+    """Who wants it, for the job's history."""
+    reason: str = ""
 
 
 class Query(Struct):
@@ -140,6 +144,10 @@ class Query(Struct):
     """One of the keys that the job passes."""
     tenant: str | None = None
     """`_default` is everybody who names none."""
+    parent: str | None = None
+    """What jobs name as their `parent_id`; so with `root` and `workflow`."""
+    root: str | None = None
+    workflow: str | None = None
 
 
 class Page(Struct):
@@ -333,13 +341,22 @@ class Task(Struct):
 
     id: str
     kind: str
-    """cancel, retry, delete, purge; of a queue that is deleted: discard, move"""
+    """cancel, retry, delete, purge; of a queue that is deleted: discard, move; of a rule: replay"""
     query: Query
     target: str = ""
     matched: int = 0
     done: int = 0
     skipped: int = 0
     finished: bool = False
+
+
+class RuleSet(Struct):
+    """A replay rule was set."""
+
+    created: bool
+    """There was none of this name before."""
+    task: Task
+    """The look at everything that lies there already; `done` counts what started over at once."""
 
 
 class Slice(Struct):
@@ -407,6 +424,15 @@ class Maintenance(Struct, frozen=True):
     """When whoever began it means to end it, which does not end it; 0 when nothing was said."""
 
 
+class Quota(Struct):
+    """How far a tenant's enqueues are used up."""
+
+    limit: int
+    remaining: int
+    resets_at: int
+    """When all of them are free again if no more come; at the earliest now."""
+
+
 class Barrier(Struct):
     """Something that keeps a job from running now."""
 
@@ -465,6 +491,11 @@ class DeadLetterStats(Struct):
     by_error_type: dict[str, int]
     oldest_at: int = 0
     newest_at: int = 0
+    kept_ms: int = 0
+    """How long, and how many of, those are kept that stand in no queue of their own."""
+    most: int = 0
+    next_prune_at: int = 0
+    """When the engine next looks for what is kept no longer; now while it does."""
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -637,6 +668,9 @@ class Engine(Protocol):
     async def delete(self, job_id: str, now_ms: int) -> Outcome:
         """Forget a job that has ended."""
 
+    async def forget_history(self, job_id: str, now_ms: int) -> Outcome:
+        """Of a job that has ended, forget how it came to that: its trail, and all errors but the newest."""
+
     # looking
 
     async def find(self, job_id: str, now_ms: int) -> Job | None: ...
@@ -673,6 +707,20 @@ class Engine(Protocol):
 
     async def tasks(self, now_ms: int) -> list[Task]:
         """Those that are not finished, and the last finished ones."""
+
+    # dead letters that start over
+
+    async def replay_rules(self, now_ms: int) -> list[ReplayRule]:
+        """By name."""
+
+    async def set_replay_rule(self, rule: ReplayRule, task: str, now_ms: int) -> RuleSet:
+        """Create or replace.
+
+        From now on each dead letter that nobody runs starts over when the rules say so, as by `retry`: what lies there already too, by a task of this id.
+        """
+
+    async def drop_replay_rule(self, name: str, now_ms: int) -> bool:
+        """What it would have let start over stays; false when nobody knows it."""
 
     # answers kept for repeated requests
 
@@ -737,6 +785,9 @@ class Engine(Protocol):
         """Those with limits or live jobs, by name."""
 
     async def tenant(self, tenant: str, now_ms: int) -> TenantView | None: ...
+
+    def quota(self, tenant: str, now_ms: int) -> Quota | None:
+        """Of enqueues, where the tenant has a `max_enqueue_rate`."""
 
     async def set_tenant(self, tenant: str, limits: TenantLimits, now_ms: int) -> bool:
         """True when it had no limits before."""

@@ -53,7 +53,7 @@ async def carry_out(engine: Engine, command: Command, job_id: str, by: str, now_
         case "cancel":
             return await engine.cancel(job_id, by, "", now_ms)
         case "retry":
-            return await engine.retry(job_id, Replay(), now_ms)
+            return await engine.retry(job_id, Replay(by=by), now_ms)
         case "delete":
             return await engine.delete(job_id, now_ms)
         case _:

@@ -50,6 +50,7 @@ async def try_again(
     *,
     meta_bytes: int,
     strict: bool = False,
+    by: str = "",
 ) -> Job:
     """Give the job back to its queue, or to another one, with attempt 0.
 
@@ -57,6 +58,7 @@ async def try_again(
     """
     job = await look_up(engine, job_id, now_ms)
     changes = Replay() if override is None else _changes(engine, job, override, meta_bytes)
+    changes.by = by
     if strict and changes.queue and await engine.queue(changes.queue, now_ms) is None:
         raise QueueNotFound(f"there is no queue {changes.queue}", field="override.queue")
     return done(await engine.retry(job_id, changes, now_ms), "retry").job

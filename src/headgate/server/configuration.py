@@ -18,7 +18,7 @@ PREFIX = "HEADGATE_"
 
 _TYPES = get_type_hints(Settings, include_extras=True)
 _LIMITS = get_type_hints(Limits, include_extras=True)
-_UNSPLIT = ("tokens", "limits")
+_UNSPLIT = ("tokens", "limits", "cors_origins")
 """Settings that are more than one value, which only the file can give."""
 _VARIABLES = {f"{PREFIX}{name.upper()}": name for name in _TYPES if name not in _UNSPLIT}
 _LIMIT_VARIABLES = {f"{PREFIX}LIMITS_{name.upper()}": name for name in _LIMITS}

@@ -41,6 +41,8 @@ class Heads:
             parts.append(b"\r\nContent-Length: %d" % len(answer.body))
         for name, value in answer.headers:
             parts += (b"\r\n", name, b": ", value)
+        for name, value in request.cors:
+            parts += (b"\r\n", name, b": ", value)
         parts.append(b"\r\n\r\n" if keep else b"\r\nConnection: close\r\n\r\n")
         return b"".join(parts)
 
@@ -50,7 +52,7 @@ class Heads:
             request.request_id.encode(),
             self._at(request.now_ms),
         ]
-        for name, value in stream.headers:
+        for name, value in (*stream.headers, *request.cors):
             parts += (b"\r\n", name, b": ", value)
         if chunked:
             parts.append(b"\r\nTransfer-Encoding: chunked")

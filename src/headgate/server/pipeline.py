@@ -27,6 +27,7 @@ from headgate.operations import owners
 from headgate.server import bodies, tenancy
 from headgate.server.auth import ANONYMOUS, Gatekeeper
 from headgate.server.context import Context
+from headgate.server.cors import Cors, preflight
 from headgate.server.route import Answer, Request, Route, Stream
 from headgate.server.routing import Endpoint, Router
 
@@ -39,6 +40,8 @@ STREAM_GRACE_S = 1.0
 
 _READ = frozenset(
     {
+        b"access-control-request-method",
+        b"origin",
         b"authorization",
         b"content-encoding",
         b"content-length",
@@ -75,6 +78,8 @@ class Pipeline:
         self._keeper = Gatekeeper(context.settings.tokens)
         self._extensions = extensions
         self._strict_tenants = context.settings.strict_tenants
+        origins = context.settings.cors_origins
+        self._cors = Cors(origins) if origins else None
         self._access_log = context.settings.access_log
         self._waiting: set[asyncio.Future[None]] = set()
         self._pumps: set[asyncio.Task[None]] = set()
@@ -95,6 +100,8 @@ class Pipeline:
         request.method = method
         request.path = path
         try:
+            if self._cors is not None:
+                request.cors = self._cors.told(found.get(b"origin"))
             self._admit(request, query, found)
         except OjsError as refusal:
             request.answer = _refusal(refusal, request.request_id)
@@ -238,6 +245,8 @@ class Pipeline:
             request.answer = Answer(
                 b"", 204, [(b"allow", ", ".join(place.allow).encode())], content_type=b""
             )
+            if len(request.cors) > 1 and b"access-control-request-method" in found:
+                request.answer.headers += preflight(place.allow)
             return
         endpoint = place.endpoint(method)
         if not endpoint.open and self.in_flight > self.limits.in_flight:
@@ -319,6 +328,7 @@ def common_headers(request: Request, content_type: bytes) -> Headers:
     headers = [(b"ojs-version", SPEC), (b"x-request-id", request.request_id.encode())]
     if content_type:
         headers.append((b"content-type", content_type))
+    headers += request.cors
     return headers
 
 

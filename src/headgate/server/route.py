@@ -20,6 +20,7 @@ class Request:
         "answer",
         "body",
         "coding",
+        "cors",
         "data",
         "endpoint",
         "gone",
@@ -74,6 +75,8 @@ class Request:
         """Whom the request comes from; "" where it does not say, or where the route does not ask."""
 
         # The application's own.
+        self.cors: Sequence[tuple[bytes, bytes]] = ()
+        """What a browser is told that shows a page of another origin."""
         self.method = ""
         self.path = ""
         self.coding: bytes | None = None

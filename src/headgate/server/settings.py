@@ -14,6 +14,8 @@ Role = Literal["producer", "worker", "operator", "admin"]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Name = Annotated[str, Meta(min_length=1)]
 Positive = Annotated[int, Meta(ge=1)]
+Origin = Annotated[str, Meta(pattern=r"^https?://[^/\s*]+$")]
+Reference = Annotated[str, Meta(min_length=1, max_length=2_000, pattern=r"^\S+$")]
 Seconds = Annotated[float, Meta(gt=0)]
 
 
@@ -101,6 +103,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """How many events are kept, in memory, for readers."""
     instance: Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,128}$")] = "main"
     """Names this server in the source of its events."""
+    cors_origins: tuple[Origin, ...] = ()
+    """Origins whose pages may read answers in a browser, such as `https://ops.example.com`."""
+    repository: Reference = "urn:ojs:implementation:headgate"
+    """Where the source of this installation can be found, for the manifest. Whoever packages or runs it knows; the default is a name and leads nowhere."""
+    homepage: Reference = "/openapi.json"
+    """A page about this installation, for the manifest; by default the description of its API that it serves itself."""
     tokens: tuple[Token, ...] = ()
     """Who may come in; none means everybody."""
     limits: Limits = Limits()

@@ -48,11 +48,19 @@ def manifest(
     envelope_bytes: int,
     meta_bytes: int,
     compression: Sequence[str],
+    repository: str,
+    homepage: str,
 ) -> dict[str, Any]:
     return {
         "specversion": "1.0",
         "ojs_version": "1.0",
-        "implementation": {"name": "headgate", "version": version, "language": "python"},
+        "implementation": {
+            "name": "headgate",
+            "version": version,
+            "language": "python",
+            "repository": repository,
+            "homepage": homepage,
+        },
         "conformance_level": CONFORMANCE_LEVEL,
         "conformance_tier": "runtime",
         "protocols": ["http"],
@@ -80,4 +88,5 @@ def manifest(
             "manifest": "/ojs/manifest",
             "health": "/ojs/v1/health",
         },
+        "test_suite_version": _REVISION,
     }

@@ -21,6 +21,13 @@ MOST_PER_PAGE: Final = 100
 FARTHEST: Final = 10**12
 """No list is longer, and a larger number may not fit into a store's own."""
 
+PARTS: Final = {
+    "limit": f"How many, up to {MOST}; {LIMIT} by default.",
+    "cursor": "`next_cursor` of the answer before.",
+    "offset": "How many to leave out, instead of a cursor.",
+}
+"""What a core list takes in its query string, for the document."""
+
 _MOST_DIGITS: Final = 18
 _CURSOR: Final = "o"
 

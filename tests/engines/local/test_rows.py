@@ -3,11 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from headgate.core.job import Job, More
+from headgate.core.job import Job, More, Step
 from headgate.core.retry import DEFAULT, RetryPolicy
 from headgate.core.states import STATES
 from headgate.engines.local.rows import (
@@ -20,6 +21,7 @@ from headgate.engines.local.rows import (
     STORED,
     changed,
     job_of,
+    kin_of,
     present,
     stored,
 )
@@ -30,6 +32,19 @@ NOT_KEPT = {"alarm", "lane"}
 texts = st.text(max_size=8)
 instants = st.integers(0, 2**53)
 raws = st.sampled_from([Raw(b"{}"), Raw(b'{"a":[1,2.50]}'), Raw(b"7")])
+steps = st.builds(
+    Step,
+    event=texts,
+    was=texts,
+    state=texts,
+    at=instants,
+    began=instants,
+    attempt=st.integers(0, 50),
+    worker=texts,
+    by=texts,
+    reason=texts,
+    times=st.integers(1, 9),
+)
 mores = st.builds(
     More,
     errors=st.lists(raws, max_size=3),
@@ -57,6 +72,12 @@ mores = st.builds(
     buried_attempts=st.integers(0, 50),
     result_ttl_ms=st.integers(-1, 10**9),
     back_at=instants,
+    trail=st.lists(steps, max_size=3),
+    trail_lost=st.integers(0, 9),
+    forgotten_at=instants,
+    first_enqueued_at=st.integers(-1, 2**53),
+    was_scheduled=st.booleans(),
+    replays=st.integers(0, 9),
 )
 retries = st.just(DEFAULT) | st.builds(
     RetryPolicy,
@@ -160,3 +181,22 @@ def test_the_usual_retry_policy_and_no_rare_members_take_no_room() -> None:
     assert row["retry"] == b""
     assert row["more"] is None
     assert job_of(tuple(row.values())).retry is DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("fixed", "kin"),
+    [
+        (b'"args":[],"meta":{}', []),
+        (b'"args":[],"meta":{"tenant_id":"a"}', []),
+        (b'"args":[{"parent_id":"a"}],"meta":{"root_id":"b"}', []),
+        (b'"args":[],"meta":{},"parent_id":"a"', [("parent", "a")]),
+        (b'"args":[],"meta":{},"root_id":null,"parent_id":7,"workflow_id":"f"', [("workflow", "f")]),
+        (b'"args":[],"meta":{},"parent_id":"' + b"a" * 256 + b'"', []),
+        (
+            b'"args":[],"meta":{},"parent_id":"a","workflow_id":"f","root_id":"r"',
+            [("parent", "a"), ("root", "r"), ("workflow", "f")],
+        ),
+    ],
+)  # fmt: skip
+def test_whom_a_job_names(fixed: bytes, kin: list[tuple[str, str]]) -> None:
+    assert kin_of(fixed) == kin

@@ -35,6 +35,7 @@ from headgate.engines.local.keys import GATE
 from headgate.engines.local.life import Life
 from headgate.engines.local.pools import POOL, TURN, Pools
 from headgate.engines.local.queue_steps import QueueSteps
+from headgate.engines.local.replays import REPLAY_RULE, Replays
 from headgate.engines.local.retention import ANSWER, Retention
 from headgate.engines.local.store import (
     Lock,
@@ -192,6 +193,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         twins = Twins(self.life)
         self._admission = Admission(self.life, twins, self._tenantry, strict=self._strict)
         self._explainer = Explainer(self.life, self._pools, self._workers)
+        self.replays = Replays(self.life)
         self._tasks = Tasks(self)
         self.answers: dict[str, int] = loaded.answers
         self._retention = Retention(self)
@@ -246,10 +248,16 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         self._workers.directives.update(loaded.directives)
         for packed in loaded.tasks:
             self._tasks.restore(packed)
+        for packed in loaded.replay_rules:
+            self.replays.restore(packed)
         for job in loaded.jobs:
             tables.restore(job)
             self.life.rearm(job)
+            if job.dead:
+                self.replays.consider(job)
         tables.restored()
+        for job in loaded.dead:
+            self.replays.consider(job)
         loaded.jobs.clear()
         tables.keys.wake_up()
         self._pools.restore(loaded.pools, loaded.turns, tables.now)
@@ -383,6 +391,7 @@ class _Loaded:
         self.pools: list[bytes] = []
         self.members: dict[str, str] = {}
         self.answers: dict[str, int] = {}
+        self.replay_rules: list[bytes] = []
         self.counts = [
             (str(queue), str(state), int(jobs))
             for queue, state, jobs in connection.execute("SELECT queue, state, jobs FROM counts")
@@ -414,5 +423,9 @@ class _Loaded:
                 self.members[key] = value.decode()
             elif kind == POOL:
                 self.pools.append(value)
+            elif kind == REPLAY_RULE:
+                self.replay_rules.append(value)
             elif kind == ANSWER:
                 self.answers[key] = int.from_bytes(value, "big")
+        self.dead = queries.ended_dead(connection) if self.replay_rules else []
+        """Dead letters that have ended, where rules may let them start over."""

@@ -18,6 +18,7 @@ from headgate.engines.contract import (
     Maintenance,
     PoolView,
     Query,
+    Quota,
     TenantView,
 )
 from headgate.engines.local import queries
@@ -138,6 +139,7 @@ class FlowSteps(Ground):
         if self._tables.maintenance is None:
             return False
         self._upkeep.end(now)
+        self.replays.let_go()
         self._events.add("maintenance.ended", now, "maintenance", data={"by": by})
         self._place_all()
         self._begin(now)
@@ -153,6 +155,9 @@ class FlowSteps(Ground):
     async def tenant(self, tenant: str, now_ms: int) -> TenantView | None:
         self._begin(now_ms)
         return self._tenantry.view(tenant)
+
+    def quota(self, tenant: str, now_ms: int) -> Quota | None:
+        return self._tenantry.quota(tenant, max(now_ms, self.now_ms))
 
     async def set_tenant(self, tenant: str, limits: TenantLimits, now_ms: int) -> bool:
         now = self._begin(now_ms)

@@ -21,6 +21,7 @@ from headgate.engines.local.kept import Kept
 from headgate.engines.local.life import Life
 from headgate.engines.local.pools import Pools
 from headgate.engines.local.queue import Queue
+from headgate.engines.local.replays import Replays
 from headgate.engines.local.retention import Retention
 from headgate.engines.local.tables import Tables
 from headgate.engines.local.tasks import Tasks
@@ -40,6 +41,7 @@ class Ground:
     """The parts are made anew whenever memory is built."""
 
     life: Life
+    replays: Replays
     answers: dict[str, int]
     """Scope and key of each kept answer, and when it ends."""
     kept: Kept
@@ -115,7 +117,9 @@ class Ground:
         """Let happen what is due, one thing after the other, each at its own instant."""
         tables = self._tables
         keys, due, now = tables.keys, tables.timers.due, tables.now
-        for _ in range(MOST_DUE):
+        left = MOST_DUE
+        while left > 0:
+            left -= 1
             gate_us = keys.next_us
             # What follows from it may be due by now as well, but not before it.
             until = now if gate_us > now_us else min(now, (gate_us - 1) // 1000)
@@ -125,6 +129,7 @@ class Ground:
                 tables.now = at
                 keys.now_us = at * 1000
                 if isinstance(entry, Alarm):
+                    left -= entry.weight - 1
                     entry.ring(at)
                 elif tables.jobs.get(entry.id) is entry:
                     self.life.befall(entry, at)

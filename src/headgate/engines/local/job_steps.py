@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.core.job import Job
+from headgate.core.replays import ReplayRule
 from headgate.core.states import (
     ACTIVE,
     AVAILABLE,
@@ -37,6 +38,7 @@ from headgate.engines.contract import (
     PushOutcome,
     Query,
     Replay,
+    RuleSet,
     Slice,
     Task,
     Why,
@@ -48,7 +50,7 @@ from headgate.engines.local.explain import MOST_AHEAD
 from headgate.engines.local.ground import Ground
 from headgate.engines.local.life import CHECKPOINT
 from headgate.engines.local.line import Waiter
-from headgate.engines.local.retention import ANSWER
+from headgate.engines.local.retention import ANSWER, DEAD_KEPT, DEAD_KEPT_MS
 from headgate.engines.local.waiting import Waiting
 
 
@@ -267,6 +269,16 @@ class JobSteps(Ground):
         self.life.forget(job)
         return Done(job, job.state)
 
+    async def forget_history(self, job_id: str, now_ms: int) -> Outcome:
+        now = self._begin(now_ms)
+        job = self._tables.find(job_id)
+        if job is None:
+            return Missing(job_id)
+        if job.state not in TERMINAL:
+            return WrongState(job)
+        self.life.forget_history(job, now)
+        return Done(job, job.state)
+
     # looking
 
     async def find(self, job_id: str, now_ms: int) -> Job | None:
@@ -292,7 +304,10 @@ class JobSteps(Ground):
 
     async def dead_letter_stats(self, now_ms: int, tenant: str | None = None) -> DeadLetterStats:
         self._begin(now_ms)
-        return await self.ask(lambda c: queries.dead_letters(c, tenant))
+        found = await self.ask(lambda c: queries.dead_letters(c, tenant))
+        found.kept_ms, found.most = DEAD_KEPT_MS, DEAD_KEPT
+        found.next_prune_at = self._retention.next_look
+        return found
 
     async def events(self, after: int, limit: int, interest: Interest, now_ms: int) -> EventPage:
         self._begin(now_ms)
@@ -304,6 +319,22 @@ class JobSteps(Ground):
 
     def listen(self, call: Callable[[Event], None]) -> None:
         self._events.listeners.append(call)
+
+    # dead letters that start over
+
+    async def replay_rules(self, now_ms: int) -> list[ReplayRule]:
+        self._begin(now_ms)
+        return [rule for _, rule in sorted(self.replays.rules.items())]
+
+    async def set_replay_rule(self, rule: ReplayRule, task: str, now_ms: int) -> RuleSet:
+        now = self._begin(now_ms)
+        created = self.replays.set(rule, now)
+        lying = Query(type=rule.type, error_type=rule.error_type, dead=True)
+        return RuleSet(created, await self._tasks.start(Task(task, "replay", lying)))
+
+    async def drop_replay_rule(self, name: str, now_ms: int) -> bool:
+        self._begin(now_ms)
+        return self.replays.drop(name)
 
     # many jobs, and answers for repeated requests
 

@@ -8,21 +8,31 @@ from typing import Any
 from msgspec import Raw, msgpack
 from msgspec.structs import replace
 
-from headgate.core import history
-from headgate.core.job import MAX_ERRORS, Job
+from headgate.core import history, trail
+from headgate.core.job import MAX_ERRORS, WAS_SCHEDULED, Job, Step
 from headgate.core.limits import Use, plainly
 from headgate.core.queues import Resolved
 from headgate.core.retry import Discard, Failure, Requeue, RetryAt, decide
 from headgate.core.states import (
     ACTIVE,
     AVAILABLE,
+    CANCEL,
     CANCELLED,
     COMPLETED,
+    DEAD_LETTER,
     DISCARDED,
+    DUE,
+    FAIL,
     PENDING,
+    REQUEUE,
+    RESCHEDULE,
+    RETRY,
     RETRYABLE,
     SCHEDULED,
     TERMINAL,
+    TIMEOUT,
+    VISIBILITY_EXPIRY,
+    WORKER_DEATH,
 )
 from headgate.engines.contract import Checkpoint, Draining, Replay, Unwanted
 from headgate.engines.local.kept import Kept
@@ -40,7 +50,7 @@ LARGEST_RESULT_IN_EVENT = 4_096
 class Life:
     """`at` is the instant at which the thing happens, in ms."""
 
-    __slots__ = ("_kept", "_tell", "on_buried", "on_held_back", "tables")
+    __slots__ = ("_kept", "_tell", "on_buried", "on_dead", "on_held_back", "tables")
 
     def __init__(self, tables: Tables, kept: Kept) -> None:
         self.tables = tables
@@ -50,6 +60,8 @@ class Life:
         """Called with what holds in the queue from which a dead letter came."""
         self.on_held_back: Callable[[Job], None] | None = None
         """Called with a job that came due in maintenance."""
+        self.on_dead: Callable[[Job], None] | None = None
+        """Called with a dead letter that nobody runs: when it became one, or was given back."""
 
     # into the line
 
@@ -83,6 +95,8 @@ class Life:
         was = job.state
         self._stand_last(job, at)
         job.enqueued_at = at
+        if was == SCHEDULED:
+            job.due_at = WAS_SCHEDULED
         tables = self.tables
         tables.save(job, was)
         tables.queues[job.queue].recent.enqueued(at)
@@ -111,6 +125,7 @@ class Life:
         tables.save(job, ACTIVE)
         tables.queues[job.queue].recent.came_back(at)
         tables.line_up(job)
+        self._look_at_dead(job)
         self._follow(job, at)
 
     # reservations
@@ -231,9 +246,15 @@ class Life:
         self._tell("job.completed", at, job, data)
 
     def fail(
-        self, job: Job, failure: Failure, uniform: float, at: int, entry: bytes | None = None
+        self,
+        job: Job,
+        failure: Failure,
+        uniform: float,
+        at: int,
+        entry: bytes | None = None,
+        cause: str = FAIL,
     ) -> None:
-        """An attempt failed; `entry` is what the history says where it says more than the failure."""
+        """An attempt failed; `entry` is what the list of errors says where it says more than the failure."""
         more = job.more
         decision = decide(
             job.retry,
@@ -245,34 +266,40 @@ class Life:
             job.timeout_ms,
         )
         if isinstance(decision, Requeue):
+            later = decision.later
+            state = AVAILABLE if later is None else RETRYABLE
+            trail.attempt_over(job, REQUEUE, state, "", at)
             job.attempt -= 1
             if failure.deferred:
                 job.rare().deferrals += 1
-            if decision.later is None:
+            if later is None:
                 self._back(job, at)
             else:
-                self._retry_later(job, decision.later, at)
+                self._retry_later(job, later, at)
             return
         self._note(job, entry or history.failure_entry(failure, job.attempt, at))
         self._tell_failed(job, at)
         if isinstance(decision, RetryAt):
+            trail.attempt_over(job, cause, RETRYABLE, "", at)
             self._retry_later(job, decision, at)
         else:
             assert isinstance(decision, Discard)
             if decision.exhausted:
-                self._exhaust(job, decision.reason, at, dead=decision.dead_letter)
+                self._exhaust(job, decision.reason, at, cause, dead=decision.dead_letter)
             else:
-                self.discard(job, decision.reason, at, dead=decision.dead_letter)
+                self.discard(job, decision.reason, at, cause, dead=decision.dead_letter)
 
     def lose(self, job: Job, why: str, message: str, at: int) -> None:
         """The reservation ended without an answer: straight back while attempts are left."""
         self._note(job, history.entry(job.attempt, why, message, why, at))
         self._tell_failed(job, at)
+        cause = WORKER_DEATH if why == WORKER_DEATH else VISIBILITY_EXPIRY
         if job.attempt < job.max_attempts:
+            trail.attempt_over(job, cause, AVAILABLE, "", at)
             self._back(job, at)
         else:
             dead = job.retry.on_exhaustion == "dead_letter"
-            self._exhaust(job, "attempts_exhausted", at, dead=dead)
+            self._exhaust(job, "attempts_exhausted", at, cause, dead=dead)
 
     def _retry_later(self, job: Job, decision: RetryAt, at: int) -> None:
         tables = self.tables
@@ -294,12 +321,17 @@ class Life:
         if more.errors:
             data["error"] = more.errors[-1]
         self._tell("job.retrying", at, job, data)
+        self._look_at_dead(job)
         self._follow(job, at)
 
     # ends of a job
 
-    def discard(self, job: Job, reason: str, at: int, *, dead: bool = False) -> None:
+    def discard(
+        self, job: Job, reason: str, at: int, cause: str = "", *, dead: bool = False
+    ) -> None:
+        """`cause` is what ended the attempt, where one did."""
         was = job.state
+        trail.ended(job, cause or trail.trigger_of(reason), DISCARDED, reason, at)
         self._end(job, DISCARDED, at)
         more = job.rare()
         more.reason = reason
@@ -312,13 +344,14 @@ class Life:
         self._tell_discarded(job, reason, at)
         if job.dead:
             self._tell("job.dead_lettered", at, job, {"reason": reason})
+            self._look_at_dead(job)
 
     def discard_because(self, job: Job, kind: str, message: str, at: int) -> None:
         """Discard a job that did nothing wrong; its history says why."""
         self._note(job, history.entry(job.attempt, kind, message, kind, at))
         self.discard(job, kind, at)
 
-    def _exhaust(self, job: Job, reason: str, at: int, *, dead: bool) -> None:
+    def _exhaust(self, job: Job, reason: str, at: int, cause: str, *, dead: bool) -> None:
         """The job will not be tried again: it goes where its queue sends such jobs, or ends."""
         data: dict[str, Any] = {"attempt": job.attempt, "max_attempts": job.max_attempts}
         errors = job.rare().errors
@@ -329,13 +362,15 @@ class Life:
         if target and not job.rare().origin:
             self._bury(job, target, reason, at)
         else:
-            self.discard(job, reason, at, dead=dead)
+            self.discard(job, reason, at, cause, dead=dead)
 
     def _bury(self, job: Job, target: str, reason: str, at: int) -> None:
         """Let the job stand in the dead letter queue, as a fresh one that keeps its history."""
         tables = self.tables
         was, origin = job.state, tables.queues[job.queue]
         assert was == ACTIVE
+        trail.attempt_over(job, DEAD_LETTER, AVAILABLE, reason, at)
+        trail.enqueued_again(job)
         tables.release(job)
         more = job.rare()
         more.origin, more.buried_for, more.buried_at = job.queue, reason, at
@@ -362,9 +397,14 @@ class Life:
         tables.save_whole(job, was)
         queue.recent.enqueued(at)
         tables.line_up(job)
+        self._look_at_dead(job)
         self._follow(job, at)
         if self.on_buried is not None:
             self.on_buried(origin.resolved, at)
+
+    def _look_at_dead(self, job: Job) -> None:
+        if job.dead and self.on_dead is not None:
+            self.on_dead(job)
 
     @staticmethod
     def is_buried(job: Job) -> bool:
@@ -428,6 +468,7 @@ class Life:
     def postpone(self, job: Job, key: str, until: int, at: int) -> None:
         """A key is closed, and the job wants to come back when it should be open."""
         tables = self.tables
+        trail.write(job, Step(RESCHEDULE, AVAILABLE, SCHEDULED, at, reason=key))
         job.due_at = until
         tables.set_state(job, SCHEDULED)
         tables.postponed(job, key)
@@ -448,6 +489,7 @@ class Life:
         was = job.state
         if was == ACTIVE:
             job.rare().cancelled_while_active = True
+        trail.ended(job, CANCEL, CANCELLED, reason, at, by)
         self._end(job, CANCELLED, at)
         self.tables.save(job, was)
         self._tell("job.cancelled", at, job, {"cancelled_by": by, "reason": reason})
@@ -463,6 +505,13 @@ class Life:
         }
         self._tell("job.expired", at, job, data)
         self.discard(job, kind, at)
+
+    def forget_history(self, job: Job, at: int) -> None:
+        """Of a job that has ended: nobody is told any more what happened to it, but for its newest error."""
+        more = job.rare()
+        trail.forget(more, at)
+        del more.errors[:-1]
+        self.tables.save(job, job.state)
 
     def forget(self, job: Job) -> None:
         """Delete a job that has ended, with all that is kept of it."""
@@ -510,6 +559,8 @@ class Life:
         job = tables.renewed(job)
         more = job.rare()
         more.back_at = 0
+        trail.enqueued_again(job)
+        trail.write(job, Step(RETRY, was, AVAILABLE, at, by=changes.by, reason=changes.reason))
         buried = bool(more.origin)
         was_dead = job.dead
         if was == DISCARDED or buried:
@@ -656,7 +707,7 @@ class Life:
             elapsed_seconds=(at - job.started_at) / 1000,
         )
         # No chance is at hand here, and a timeout needs no jitter: nothing makes them happen together.
-        self.fail(job, Failure(code=why, message=message, type=why), 0.5, at, entry)
+        self.fail(job, Failure(code=why, message=message, type=why), 0.5, at, entry, TIMEOUT)
 
     def _give_up(self, job: Job, at: int) -> None:
         limit_ms = job.rare().give_up_at - job.created_at
@@ -678,16 +729,19 @@ class Life:
         was = job.state
         if was == SCHEDULED and job.more is not None and job.more.postponed_by:
             # It has its place in line already.
+            trail.write(job, Step(DUE, SCHEDULED, AVAILABLE, at))
             tables.set_state(job, AVAILABLE)
             job.due_at = 0
         elif was == SCHEDULED:
             self.enqueue(job, at)
             return
         else:
+            trail.write(job, Step(DUE, RETRYABLE, AVAILABLE, at))
             self._stand_last(job, at)
             job.rare().back_at = at
         tables.save(job, was)
         tables.line_up(job)
+        self._look_at_dead(job)
         self._follow(job, at)
 
     # telling

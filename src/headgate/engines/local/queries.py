@@ -84,6 +84,11 @@ def where(query: Query) -> tuple[str, list[Any]]:
     if query.key is not None:
         parts.append("id IN (SELECT id FROM uses WHERE key = ?)")
         values.append(query.key)
+    for relation in ("parent", "root", "workflow"):
+        other = getattr(query, relation)
+        if other is not None:
+            parts.append("id IN (SELECT id FROM kin WHERE relation = ? AND other = ?)")
+            values += (relation, other)
     if query.tenant is not None:
         parts.append("tenant = ?")
         values.append("" if query.tenant == DEFAULT_TENANT else query.tenant)
@@ -245,6 +250,14 @@ def first_dead_end(connection: apsw.Connection) -> int:
         "SELECT min(finished_at) FROM jobs WHERE dead = 1 AND finished_at > 0"
     ).get
     return int(found or 0)
+
+
+def ended_dead(connection: apsw.Connection) -> list[Job]:
+    """Every dead letter that has ended, the oldest first."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM jobs WHERE dead = 1 AND finished_at > 0 ORDER BY finished_at"
+    )
+    return [job_of(row) for row in rows]
 
 
 def live_jobs(connection: apsw.Connection) -> list[Job]:

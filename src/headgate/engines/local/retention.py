@@ -61,6 +61,11 @@ class Retention:
         self._again = False
         """It rang while it was at it: what it rang for may have come too late to be seen."""
 
+    @property
+    def next_look(self) -> int:
+        """When it looks for something to forget; now while it does."""
+        return self._alarm.alarm or self._home.now_ms
+
     def look_at(self, at_ms: int) -> None:
         self._home.life.tables.timers.arm(self._alarm, at_ms)
 

@@ -33,6 +33,7 @@ STORED = CHANGED + len(LASTING)
 COLUMNS = ("id", *CHANGING, *LASTING)
 POOL = 2 + CHANGING.index("pool")
 KEYS = CHANGED + LASTING.index("keys")
+FIXED = CHANGED + LASTING.index("fixed")
 """The places of these in a record."""
 
 Record = tuple[Any, ...]
@@ -99,6 +100,38 @@ def present(record: Record) -> Record:
 def keys_of(packed: bytes) -> list[str]:
     """The names of the keys that a job passes."""
     return [name for name, _ in _keys(packed)]
+
+
+class _Kin(msgspec.Struct):
+    """Whom a job names; what is no text names nobody."""
+
+    parent_id: Any = None
+    root_id: Any = None
+    workflow_id: Any = None
+
+
+_NO_MORE = b'"meta":{}'
+"""How the members of a job end that has none but the usual ones, before which no others stand; nearly all do."""
+LONGEST_NAME = 255
+"""Of whom a job may name to be found by it."""
+_kin_decoder = msgspec.json.Decoder(_Kin)
+
+
+def _may_name(fixed: bytes) -> bool:
+    return b'"parent_id"' in fixed or b'"root_id"' in fixed or b'"workflow_id"' in fixed
+
+
+def kin_of(fixed: bytes) -> list[tuple[str, str]]:
+    """Relation and name of the jobs and the workflow that a job says it belongs to; most name none."""
+    if fixed.endswith(_NO_MORE) or b'_id"' not in fixed or not _may_name(fixed):
+        return []
+    found = _kin_decoder.decode(b"{" + fixed + b"}")
+    named = (("parent", found.parent_id), ("root", found.root_id), ("workflow", found.workflow_id))
+    return [
+        (relation, other)
+        for relation, other in named
+        if isinstance(other, str) and len(other) <= LONGEST_NAME
+    ]
 
 
 _names: dict[str, str] = {}

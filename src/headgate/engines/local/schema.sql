@@ -1,4 +1,4 @@
--- Version 2. A journal of what was answered, and the tables that it is folded into.
+-- Version 3. A journal of what was answered, and the tables that it is folded into.
 CREATE TABLE journal (
     n       INTEGER PRIMARY KEY,  -- one row per commit, in order
     at_ms   INTEGER NOT NULL,
@@ -48,6 +48,15 @@ CREATE TABLE uses (
     id   TEXT NOT NULL,
     PRIMARY KEY (key, id)
 ) WITHOUT ROWID;
+
+-- Which jobs name another one as their parent or root, or a workflow.
+CREATE TABLE kin (
+    relation  TEXT NOT NULL,
+    other     TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    PRIMARY KEY (relation, other, id)
+) WITHOUT ROWID;
+CREATE INDEX kin_of ON kin (id);
 
 -- How many finished jobs each queue keeps, so that starting never counts history.
 CREATE TABLE counts (

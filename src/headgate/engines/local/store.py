@@ -21,18 +21,20 @@ from headgate.engines.local.rows import (
     CHANGED,
     CHANGING,
     COLUMNS,
+    FIXED,
     GONE,
     KEYS,
     LASTING,
     STORED,
     Record,
     keys_of,
+    kin_of,
     present,
 )
 
 APPLICATION = 0x48474154
 """Marks a file as Headgate's."""
-VERSION = 2
+VERSION = 3
 """Of the schema. A change to it adds a script to MIGRATIONS and raises this."""
 MIGRATIONS: dict[int, str] = {
     1: """
@@ -44,7 +46,23 @@ MIGRATIONS: dict[int, str] = {
             PRIMARY KEY (key, id)
         ) WITHOUT ROWID;
         CREATE INDEX jobs_of_tenant ON jobs (tenant) WHERE tenant <> '';
-    """
+    """,
+    2: """
+        CREATE TABLE kin (
+            relation  TEXT NOT NULL,
+            other     TEXT NOT NULL,
+            id        TEXT NOT NULL,
+            PRIMARY KEY (relation, other, id)
+        ) WITHOUT ROWID;
+        CREATE INDEX kin_of ON kin (id);
+        INSERT INTO kin
+        SELECT relation, json_extract(whole, '$.' || relation || '_id'), id
+        FROM (SELECT id, '{' || CAST(fixed AS TEXT) || '}' AS whole FROM jobs
+              WHERE instr(fixed, CAST('_id"' AS BLOB)) > 0),
+             (SELECT 'parent' AS relation UNION ALL SELECT 'root' UNION ALL SELECT 'workflow')
+        WHERE json_type(whole, '$.' || relation || '_id') = 'text'
+        AND length(json_extract(whole, '$.' || relation || '_id')) <= 255;
+    """,
 }
 """From the version named to the next one. What is left in a journal is in the form of its own version."""
 
@@ -249,6 +267,7 @@ def write_fold(connection: apsw.Connection, folded: Folded) -> None:
     """Bring the tables to what the records say; the caller holds the transaction."""
     if folded.gone:
         _forget_uses(connection, folded.gone)
+        connection.executemany("DELETE FROM kin WHERE id = ?", [(id_,) for id_ in folded.gone])
         connection.executemany("DELETE FROM jobs WHERE id = ?", [(id_,) for id_ in folded.gone])
     jobs = folded.jobs
     start = 0
@@ -270,6 +289,14 @@ def write_fold(connection: apsw.Connection, folded: Folded) -> None:
     ]
     if uses:
         connection.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", uses)
+    kin = [
+        (relation, other, whole[0])
+        for _, whole in jobs
+        if whole is not None
+        for relation, other in kin_of(whole[FIXED])
+    ]
+    if kin:
+        connection.executemany("INSERT OR IGNORE INTO kin VALUES (?, ?, ?)", kin)
     for _, kind, key, value in folded.things:
         if value is None:
             connection.execute("DELETE FROM things WHERE kind = ? AND key = ?", (kind, key))
@@ -330,7 +357,7 @@ def wipe(path: str) -> None:
     connection = connect(path)
     try:
         with connection:
-            for table in ("journal", "jobs", "uses", "counts", "things"):
+            for table in ("journal", "jobs", "uses", "kin", "counts", "things"):
                 connection.execute(f"DELETE FROM {table}")
     finally:
         connection.close()

@@ -20,6 +20,7 @@ from headgate.core.states import ACTIVE, TERMINAL
 from headgate.engines.contract import Replay, Task
 from headgate.engines.local import queries
 from headgate.engines.local.life import Life
+from headgate.engines.local.replays import Replays
 
 T = TypeVar("T")
 log = logging.getLogger("headgate.tasks")
@@ -44,6 +45,7 @@ class Home(Protocol):
     """What tasks need of the engine."""
 
     life: Life
+    replays: Replays
 
     @property
     def now_ms(self) -> int: ...
@@ -144,7 +146,7 @@ class Tasks:
             case "cancel" if job.state not in TERMINAL:
                 life.cancel(job, "admin", "bulk", now)
             case "retry" if life.can_start_over(job) and life.closed_to(job, Replay()) is None:
-                life.revive(job, Replay(), now)
+                life.revive(job, Replay(by="admin", reason="bulk"), now)
             case "delete" if job.state in TERMINAL:
                 life.forget(job)
             case "delete" if task.query.dead and job.state != ACTIVE:
@@ -159,6 +161,8 @@ class Tasks:
                 if job.state in TERMINAL:
                     return False
                 life.leave(job, now)
+            case "replay":
+                return self._home.replays.look(job, now)
             case "purge":
                 if job.state not in TERMINAL:
                     life.cancel(job, "admin", "purge", now)

@@ -21,7 +21,7 @@ from headgate.core.tenants import (
     tenant_limits_json,
 )
 from headgate.core.windows import Window
-from headgate.engines.contract import TenantFull, TenantView
+from headgate.engines.contract import Quota, TenantFull, TenantView
 from headgate.engines.local.queue import LIVE
 from headgate.engines.local.tables import Tables
 
@@ -118,6 +118,15 @@ class Tenantry:
         found = self._tables.queues.get(queue)
         tenanted = None if found is None else found.tenants.get(tenant)
         return 0 if tenanted is None else sum(tenanted.counts[state] for state in states)
+
+    def quota(self, tenant: str, now: int) -> Quota | None:
+        """How many it may still push, where that is limited."""
+        known = self._known.get(tenant)
+        if known is None or known.window is None:
+            return None
+        window = known.window
+        left = max(0, window.room(now * 1000))
+        return Quota(window.rate.limit, left, max(now, -(-window.empty_us() // 1000)))
 
     def pushed(self, job: Job, now: int) -> None:
         """A job of this tenant was accepted."""

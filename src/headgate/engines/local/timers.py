@@ -128,10 +128,12 @@ class Timers:
 class Alarm:
     """Something other than a job that happens at a known time."""
 
-    __slots__ = ("alarm", "ring", "seq")
+    __slots__ = ("alarm", "ring", "seq", "weight")
 
-    def __init__(self, ring: Callable[[int], None]) -> None:
+    def __init__(self, ring: Callable[[int], None], weight: int = 1) -> None:
         self.alarm = 0
         self.seq = 0
         self.ring = ring
         """Called with the instant at which it was due."""
+        self.weight = weight
+        """How many usual things it is worth, where a step does so many and no more."""

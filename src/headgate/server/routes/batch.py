@@ -11,7 +11,7 @@ from headgate.core.envelope import Envelope
 from headgate.core.errors import BatchTooLarge, InvalidRequest, OjsError
 from headgate.engines.contract import Duplicate, Pushed
 from headgate.operations import bulk_push, idempotency, push
-from headgate.server import backpressure, envelopes
+from headgate.server import backpressure, envelopes, quotas
 from headgate.server.context import Context
 from headgate.server.roles import PRODUCERS
 from headgate.server.route import Answer, Request, Route
@@ -23,6 +23,26 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def enqueue(context: Context, request: Request) -> Answer:
+    tenants = {request.tenant}
+    try:
+        outcomes = await _enqueue_all(context, request, tenants)
+    except OjsError as refusal:
+        refusal.headers.update(quotas.told(context, tenants))
+        raise
+    records = array_json([job_json(outcome.job, request.now_ms) for outcome in outcomes])
+    known = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Duplicate)]
+    more = b',"deduplicated":%b' % _encode(known) if known else b""
+    return Answer(
+        b'{"jobs":%b,"count":%d%b}' % (records, len(outcomes), more),
+        201,
+        [*backpressure.warnings(outcomes), *quotas.headers(context, tenants)],
+    )
+
+
+async def _enqueue_all(
+    context: Context, request: Request, tenants: set[str]
+) -> list[Pushed | Duplicate]:
+    """Adds to `tenants` whose jobs these are."""
     asked: Batch = request.data
     block_ms = backpressure.block_ms(request)
     _check_size(context, asked.jobs)
@@ -32,7 +52,8 @@ async def enqueue(context: Context, request: Request) -> Answer:
             read.append(envelopes.read(context, request, item))
         except OjsError as error:
             raise push.at_index(error, index) from None
-    outcomes = await push.push_all(
+    tenants.update(envelope.tenant for envelope in read)
+    return await push.push_all(
         context.engine,
         read,
         envelopes.producer(context, request),
@@ -40,14 +61,6 @@ async def enqueue(context: Context, request: Request) -> Answer:
         context.new_id,
         block_ms=block_ms,
         gone=request.gone,
-    )
-    records = array_json([job_json(outcome.job, request.now_ms) for outcome in outcomes])
-    known = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Duplicate)]
-    more = b',"deduplicated":%b' % _encode(known) if known else b""
-    return Answer(
-        b'{"jobs":%b,"count":%d%b}' % (records, len(outcomes), more),
-        201,
-        backpressure.warnings(outcomes),
     )
 
 
@@ -96,7 +109,9 @@ async def _enqueue_each(context: Context, request: Request, asked: BulkEnqueue) 
     status = 422 if failed == total else 201
     if failed != total and not all(isinstance(outcome, Pushed) for outcome in outcomes):
         status = 207
-    return Answer(body, status, [_size(asked), *backpressure.warnings(outcomes)])
+    tenants = {each.tenant for each in read if isinstance(each, Envelope)} | {request.tenant}
+    headers = [_size(asked), *backpressure.warnings(outcomes), *quotas.headers(context, tenants)]
+    return Answer(body, status, headers)
 
 
 def _item(index: int, outcome: Pushed | Duplicate | OjsError, request: Request) -> bytes:
@@ -124,11 +139,11 @@ def _size(asked: BulkEnqueue) -> tuple[bytes, bytes]:
 ROUTES: Sequence[Route] = (
     Route("POST", "/ojs/v1/jobs/batch", enqueue, PRODUCERS, tag="bulk",
           summary="Enqueue many jobs, all or none", request=Batch, shape=BatchShape, body="required", many=True,
-          response=BatchAnswer, status=201, headers=backpressure.MAY_WAIT, sends=backpressure.WARNINGS,
+          response=BatchAnswer, status=201, headers=backpressure.MAY_WAIT, sends={**backpressure.WARNINGS, **quotas.SENDS},
           tenant="seen", errors=(400, 403, 404, 409, 413, 415, 422, 429)),
     Route("POST", "/ojs/v1/jobs/bulk", enqueue_each, PRODUCERS, tag="bulk",
           summary="Enqueue many jobs, each on its own or all at once", request=BulkEnqueue, shape=BulkShape,
           body="required", many=True, response=BulkEnqueueAnswer, status=201, also=(207, 422),
-          sends=backpressure.WARNINGS, tenant="seen",
+          sends={**backpressure.WARNINGS, **quotas.SENDS}, tenant="seen",
           errors=(400, 409, 413, 415, 422)),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from headgate.core.times import instant_text
+from headgate.core.times import duration_text, instant_text
 from headgate.engines.contract import Page, Query, Task
 from headgate.operations import bulk, dead_letter
 from headgate.operations.bulk import Selection
@@ -20,7 +20,7 @@ from headgate.server.routes.admin_tasks import task_info
 from headgate.server.tenancy import restricted
 from headgate.wire import paging
 from headgate.wire.bulk import Deleted, Retried
-from headgate.wire.dead_letter import DeadLetterStats, DeletedDeadLetter
+from headgate.wire.dead_letter import DeadLetterRetention, DeadLetterStats, DeletedDeadLetter
 from headgate.wire.job_lists import JobAnswer, JobList, ReplayedJob
 
 MOST = 100
@@ -56,6 +56,7 @@ async def retry(context: Context, request: Request) -> Answer:
         request.now_ms,
         meta_bytes=context.settings.limits.meta_bytes,
         strict=context.settings.strict_queues,
+        by=request.identity.name,
     )
     at = instant_text(job.enqueued_at)
     return answer(ReplayedJob(job_raw(job, request.now_ms), re_enqueued_at=at))
@@ -88,6 +89,11 @@ async def stats(context: Context, request: Request) -> Answer:
             total=found.total,
             by_queue=found.by_queue,
             by_error_type=found.by_error_type,
+            retention=DeadLetterRetention(
+                max_age=duration_text(found.kept_ms),
+                max_count=found.most,
+                next_prune_at=instant_text(found.next_prune_at),
+            ),
             oldest_at=instant_text(found.oldest_at) if found.oldest_at else UNSET,
             newest_at=instant_text(found.newest_at) if found.newest_at else UNSET,
         )

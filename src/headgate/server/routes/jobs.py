@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from headgate.core.errors import InvalidRequest
+from headgate.core.errors import InvalidRequest, OjsError
 from headgate.core.job import Job
 from headgate.core.states import TERMINAL
 from headgate.core.times import instant_text
 from headgate.engines.contract import Done, Duplicate
 from headgate.operations import activate, cancel, info, push, reprioritize
 from headgate.operations.reprioritize import Reprioritized
-from headgate.server import backpressure, envelopes
+from headgate.server import backpressure, envelopes, quotas
 from headgate.server.answers import answer
 from headgate.server.context import Context
 from headgate.server.roles import EVERYBODY, OPERATORS, PRODUCERS
@@ -55,20 +55,28 @@ class PatchRequest(Struct):
 
 
 async def enqueue(context: Context, request: Request) -> Answer:
-    block_ms = backpressure.block_ms(request)
-    outcome = await push.push(
-        context.engine,
-        envelopes.read(context, request, request.body),
-        envelopes.producer(context, request),
-        context.now_ms,
-        context.new_id,
-        block_ms=block_ms,
-        gone=request.gone,
-    )
+    tenant = request.tenant
+    try:
+        block_ms = backpressure.block_ms(request)
+        envelope = envelopes.read(context, request, request.body)
+        tenant = envelope.tenant
+        outcome = await push.push(
+            context.engine,
+            envelope,
+            envelopes.producer(context, request),
+            context.now_ms,
+            context.new_id,
+            block_ms=block_ms,
+            gone=request.gone,
+        )
+    except OjsError as refusal:
+        refusal.headers.update(quotas.told(context, (tenant,)))
+        raise
     record = job_json(outcome.job, request.now_ms)
+    headers = quotas.headers(context, (tenant,)) if tenant else []
     if isinstance(outcome, Duplicate):
-        return Answer(b'{"job":%b,"deduplicated":true}' % record)
-    headers = [(b"location", location(outcome.job))]
+        return Answer(b'{"job":%b,"deduplicated":true}' % record, headers=headers)
+    headers.append((b"location", location(outcome.job)))
     if outcome.load is not None:
         headers += backpressure.warnings((outcome,))
     return Answer(b'{"job":%b}' % record, 201, headers)
@@ -133,7 +141,7 @@ _CANCEL: dict[str, Any] = {
 ROUTES: Sequence[Route] = (
     Route("POST", "/ojs/v1/jobs", enqueue, PRODUCERS, summary="Enqueue a job",
           shape=JobRequest, body="required", response=PushAnswer, status=201, also=(200,),
-          headers=backpressure.MAY_WAIT, sends=backpressure.WARNINGS, tenant="seen",
+          headers=backpressure.MAY_WAIT, sends={**backpressure.WARNINGS, **quotas.SENDS}, tenant="seen",
           errors=(400, 403, 404, 409, 413, 415, 422, 429)),
     Route("GET", "/ojs/v1/jobs/{id}", look, EVERYBODY, summary="Look at a job",
           response=JobAnswer, **OWNED, errors=(404,)),

@@ -232,11 +232,6 @@ DELETION = {
     "`discard` ends them, `move` takes them to another queue.",
     "target_queue": "Where the strategy `move` takes them.",
 }
-_PARTS = {
-    "limit": f"How many, up to {paging.MOST}; {paging.LIMIT} by default.",
-    "cursor": "`next_cursor` of the answer before.",
-    "offset": "How many to leave out, instead of a cursor.",
-}
 
 
 def _route(method: str, path: str, handler: Any, roles: frozenset[str], **more: Any) -> Route:
@@ -245,7 +240,7 @@ def _route(method: str, path: str, handler: Any, roles: frozenset[str], **more: 
 
 ROUTES = (
     _route("GET", "/queues", list_queues, EVERYBODY, summary="List the queues",
-           response=QueueList, query=_PARTS, errors=(400,)),
+           response=QueueList, query=paging.PARTS, errors=(400,)),
     _route("POST", "/queues", create, OPERATORS, summary="Create a queue",
            request=CreateQueue, body="required", response=CreatedQueue, status=201,
            errors=(400, 409, 422)),

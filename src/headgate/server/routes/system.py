@@ -45,6 +45,8 @@ async def manifest(context: Context, _request: Request) -> Answer:
         envelope_bytes=limits.envelope_bytes,
         meta_bytes=limits.meta_bytes,
         compression=CODINGS,
+        repository=context.settings.repository,
+        homepage=context.settings.homepage,
     )
     return answer(found)
 
