@@ -349,7 +349,7 @@ class Admission(Life):
         policy = draft.unique
         if policy is None:
             return None
-        for job in sorted(self.state.jobs, key=lambda job: (job.created_at, job.claim)):
+        for job in sorted(self.state.jobs, key=lambda job: (job.created_at, job.id)):
             if job.unique != draft.job.unique or job.state not in policy.states:
                 continue
             if policy.period_ms is None or now < job.created_at + policy.period_ms:

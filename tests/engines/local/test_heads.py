@@ -37,10 +37,8 @@ steps = st.lists(
 def test_whoever_comes_first_is_found(given_steps: list[tuple[str, int, int]]) -> None:
     owners = [Owner(n) for n in range(8)]
     heads = Heads(place_of, "entry")
-    ticket = 0
-    for what, which, where in given_steps:
+    for ticket, (what, which, where) in enumerate(given_steps, 1):
         owner = owners[which]
-        ticket += 1
         if what in ("next", "earlier"):
             # At the end of everybody, as new jobs come, or somewhere before; it must be told.
             place = (0, ticket) if what == "next" else (-where, ticket)

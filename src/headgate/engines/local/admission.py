@@ -475,8 +475,9 @@ def in_the_way(draft: Draft, job: Job, state: str, now: int) -> bool:
     )
 
 
-def _age(job: Job) -> tuple[int, int]:
-    return job.created_at, job.claim
+def _age(job: Job) -> tuple[int, str]:
+    """Of several that came in the same millisecond the ids decide, so that a restart changes nothing."""
+    return job.created_at, job.id
 
 
 def _free(bounds: Bounds, depth: Depth) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,7 +16,7 @@ from headgate.engines.contract import Engine, KeyView
 from headgate.server.answers import answer
 from headgate.server.bodies import CODINGS
 from headgate.server.context import Context
-from headgate.server.exposition import MOST_SERIES, exposition
+from headgate.server.exposition import exposition
 from headgate.server.gauges import MOST_KEYS, Seen, state
 from headgate.server.roles import ADMINS, ANYBODY
 from headgate.server.route import Answer, Request, Route
@@ -92,11 +92,15 @@ async def metrics(context: Context, request: Request) -> Answer:
     return Answer(exposition(lines), content_type=b"text/plain")
 
 
+KEYS_AT_ONCE: Final = 200
+"""Looking at more of them would be a pause."""
+
+
 async def _seen(engine: Engine, now_ms: int) -> Seen:
     keys: list[KeyView] = []
     total = 1
     while len(keys) < min(total, MOST_KEYS):
-        some, total = await engine.keys(MOST_SERIES, len(keys), now_ms)
+        some, total = await engine.keys(KEYS_AT_ONCE, len(keys), now_ms)
         if not some:
             break
         keys += some
