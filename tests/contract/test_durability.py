@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,24 @@ from headgate.core.job import More
 from headgate.core.pools import Pool
 from headgate.core.retry import Failure
 from headgate.engines.contract import Ack, Fail, Fetch, Interest, Page, Pushed, Query, Report, Task
+from headgate.engines.local import journal
 from tests.contract.home import NOW, Home, draft, drafts, fetch, found, push, story, until
 
 ALL = Interest()
+
+
+@pytest.fixture
+def by_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch is so small that the loop writes it itself."""
+    monkeypatch.setattr(journal, "SMALL_BATCH", 0)
+
+
+@pytest.fixture(params=["loop", "thread"])
+def whoever_writes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Small batches are written by the event loop, or by the thread as if they were large."""
+    if request.param == "thread":
+        monkeypatch.setattr(journal, "SMALL_BATCH", 0)
+    return str(request.param)
 
 
 class Gate:
@@ -110,6 +126,7 @@ async def test_the_clock_never_goes_back_over_a_restart(durable: Home) -> None:
         assert (await found(engine, 1, NOW - 60_000)).started_at == NOW + 5_000
 
 
+@pytest.mark.usefixtures("by_thread")
 @story
 async def test_settled_waits_for_the_disk(durable: Home) -> None:
     gate = Gate("before commit")
@@ -137,6 +154,7 @@ async def test_settled_waits_for_the_disk(durable: Home) -> None:
         follower.close()
 
 
+@pytest.mark.usefixtures("by_thread")
 @story
 async def test_one_commit_serves_everybody_who_waits(durable: Home) -> None:
     commits: list[str] = []
@@ -191,6 +209,7 @@ async def test_a_copy_of_the_files_of_a_settled_engine_holds_all_that_was_answer
         engine.check()
 
 
+@pytest.mark.usefixtures("whoever_writes")
 @pytest.mark.parametrize("point", ["before commit", "after commit"])
 @story
 async def test_a_failed_commit_fails_everybody_who_waits_and_then_it_works_again(
@@ -232,13 +251,16 @@ async def test_a_failed_commit_fails_everybody_who_waits_and_then_it_works_again
         engine.check()
 
 
+@pytest.mark.usefixtures("whoever_writes")
 @story
 async def test_a_failed_fold_loses_nothing(durable: Home) -> None:
     disk = Disk("inside fold")
     async with durable.engine(at_fault_point=disk) as engine:
         await push(engine, drafts(50))
-        await engine.ack([], NOW)
         disk.broken = True
+        # Retention may have had everything folded by now, or be the first to fail.
+        with suppress(BackendUnavailable):
+            await push(engine, [draft(50)])
         with pytest.raises(BackendUnavailable):
             await engine.find_all(Query(), Page(), NOW)
         disk.broken = False
@@ -247,8 +269,9 @@ async def test_a_failed_fold_loses_nothing(durable: Home) -> None:
             return bool((await engine.health())["status"] == "ok")
 
         await until(works)
-        assert (await engine.find_all(Query(), Page(), NOW)).total == 50
-        assert len(await fetch(engine, 100)) == 50
+        there = (await engine.find_all(Query(), Page(), NOW)).total
+        assert there in (50, 51)
+        assert len(await fetch(engine, 100)) == there
 
 
 @story

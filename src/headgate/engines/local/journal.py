@@ -1,6 +1,7 @@
-"""Group commit: one thread writes what the event loop decides, one transaction per batch.
+"""Group commit: what the event loop decides is written one transaction per batch, and everybody who observed a batch waits for it, so one `fsync` is shared by all of them.
 
-While a batch is on its way to the disk the next one fills; everybody who observed a batch waits for it, so one `fsync` is shared by all of them.
+Small batches the loop writes itself, as long as the disk is quick and nobody else writes: changing threads would take longer.
+All others go to a thread; while one of them is on its way to the disk the next one fills.
 The same thread folds old records into the tables, in slices between two commits and completely when nothing else is to do.
 A third thread copies the write-ahead log back into the file, where it delays nobody.
 """
@@ -15,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import apsw
 
@@ -43,6 +44,11 @@ FOLD_BACKLOG = 20_000
 MOST_UNFOLDED_BYTES = 64 << 20
 """Beyond this, commits wait for folding."""
 CHECKPOINT_BYTES = 8 << 20
+SMALL_BATCH = 128
+"""How many records the event loop writes itself."""
+SLOW_S = 0.002
+"""When that took longer, it writes nothing for a while: other requests need not wait for the disk."""
+SPARED_S = 1.0
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM jobs WHERE id = ?"
 
@@ -61,8 +67,22 @@ class Batch:
         """The number of the last event that happened in it."""
 
 
+class _Unfolded(NamedTuple):
+    """What was committed and stands in no table yet."""
+
+    number: int
+    at_ms: int
+    written_s: float
+    records: list[Record]
+    size: int
+
+
+_NUDGE: Final = object()
+"""Tells the thread that there is something to fold again."""
+
+
 class Journal:
-    """The event loop's side is `write`, `settled` and `ask`; the rest runs on the thread."""
+    """The event loop's side is `write`, `settled` and `ask`; the rest runs on the thread, but for small commits."""
 
     def __init__(
         self,
@@ -101,7 +121,10 @@ class Journal:
         self._called = False
         self._asked: set[asyncio.Future[Any]] = set()
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._unfolded: deque[tuple[int, int, float, list[Record], int]] = deque()
+        self._using = threading.Lock()
+        """Held by whoever uses the connection or what is unfolded; the loop never waits for it."""
+        self._spared_until_s = 0.0
+        self._unfolded: deque[_Unfolded] = deque()
         self._unfolded_records = 0
         self._unfolded_bytes = 0
         self._fold_all = False
@@ -160,7 +183,34 @@ class Journal:
         batch.events = self._last_event()
         self._flying = batch
         self._open = Batch(batch.number + 1)
-        self._inbox.put(batch)
+        if not self._write_here(batch):
+            self._inbox.put(batch)
+
+    def _write_here(self, batch: Batch) -> bool:
+        """Commit on the event loop; false when the thread has to do it."""
+        begun = self._elapsed_s()
+        if self.in_memory or len(batch.records) > SMALL_BATCH or begun < self._spared_until_s:
+            return False
+        if self._checkpointing or not self._using.acquire(blocking=False):
+            return False
+        try:
+            if self._fold_is_due():
+                return False
+            first = not self._unfolded
+            self._append(batch, "after commit")
+            self._copy_back()
+        except Exception as error:  # noqa: BLE001 - reported to everybody who waits
+            self._fail(error)
+            return True
+        finally:
+            self._using.release()
+        if first:
+            self._inbox.put(_NUDGE)
+        took_s = self._elapsed_s() - begun
+        if took_s > SLOW_S:
+            self._spared_until_s = begun + took_s + SPARED_S
+        self._committed(batch, took_s)
+        return True
 
     def _committed(self, batch: Batch, took_s: float) -> None:
         self._flying = None
@@ -286,10 +336,10 @@ class Journal:
                     break
                 if isinstance(item, Batch):
                     self._commit(item)
-                elif item is not None:
-                    self._answer(*item)
-                else:
+                elif item is None:
                     self._fold(everything=True)
+                elif item is not _NUDGE:
+                    self._answer(*item)
                 self._copy_back()
         except Exception as error:  # noqa: BLE001 - reported to everybody who waits
             self._tell(self._fail, error)
@@ -299,9 +349,11 @@ class Journal:
 
     def _next(self) -> Any:
         """The next thing to do; None when it is time to fold."""
-        if not self._unfolded or self._closing:
+        with self._using:
+            oldest_s = self._unfolded[0].written_s if self._unfolded else None
+        if oldest_s is None or self._closing:
             return self._inbox.get()
-        patience = self._unfolded[0][2] + FOLD_AFTER_S - self._elapsed_s()
+        patience = oldest_s + FOLD_AFTER_S - self._elapsed_s()
         if patience <= 0 and self._inbox.empty():
             return None
         try:
@@ -310,41 +362,50 @@ class Journal:
             return None
 
     def _commit(self, batch: Batch) -> None:
-        connection = self._connection
-        size = 0
         begun = self._elapsed_s()
-        if not self.in_memory:
-            body = pack(batch.records)
-            size = len(body)
-            if self._at is not None:
-                self._at("before commit")
-            if self._fold_is_due():
-                with connection:
-                    append(connection, batch.number, batch.at_ms, body)
-                    if self._at is not None:
-                        self._at("inside commit")
-                    folded = self._fold_slice()
-                self._tell(self._on_folded, folded)
+        with self._using:
+            if self.in_memory:
+                self._remember(batch, 0)
             else:
-                append(connection, batch.number, batch.at_ms, body)
-            if self._at is not None:
-                self._at("after commit")
-            self._wal_bytes += size
+                folds = self._fold_is_due()
+                if folds:
+                    with self._connection:
+                        self._append(batch, "inside commit")
+                        folded = self._fold_slice()
+                    self._tell(self._on_folded, folded)
+                else:
+                    self._append(batch)
+                if self._at is not None:
+                    self._at("after commit")
         self._tell(self._committed, batch, self._elapsed_s() - begun)
-        self._unfolded.append((batch.number, batch.at_ms, self._elapsed_s(), batch.records, size))
-        self._unfolded_records += len(batch.records)
-        self._unfolded_bytes += size
         while self._unfolded_bytes > MOST_UNFOLDED_BYTES or (
             self.in_memory and self._unfolded_records > FOLD_BACKLOG
         ):
             self._fold(everything=False)
 
+    def _append(self, batch: Batch, then: str = "") -> None:
+        """Write a batch down; with no transaction around it, this is the commit."""
+        body = pack(batch.records)
+        if self._at is not None:
+            self._at("before commit")
+        append(self._connection, batch.number, batch.at_ms, body)
+        if self._at is not None and then:
+            self._at(then)
+        self._wal_bytes += len(body)
+        self._remember(batch, len(body))
+
+    def _remember(self, batch: Batch, size: int) -> None:
+        done = _Unfolded(batch.number, batch.at_ms, self._elapsed_s(), batch.records, size)
+        self._unfolded.append(done)
+        self._unfolded_records += len(batch.records)
+        self._unfolded_bytes += size
+
     def _fold_is_due(self) -> bool:
-        if self._unfolded_records > FOLD_BACKLOG:
+        if self._unfolded_records > FOLD_BACKLOG or self._unfolded_bytes > MOST_UNFOLDED_BYTES:
             return True
         return (
             self._unfolded_records > FOLD_RECORDS
-            and self._elapsed_s() - self._unfolded[0][2] > 2 * FOLD_AFTER_S
+            and self._elapsed_s() - self._unfolded[0].written_s > 2 * FOLD_AFTER_S
         )
 
     def _fold_slice(self) -> int:
@@ -367,7 +428,7 @@ class Journal:
 
     def _fold(self, *, everything: bool) -> None:
         while self._unfolded:
-            with self._connection:
+            with self._using, self._connection:
                 last = self._fold_slice()
             self._tell(self._on_folded, last)
             if not everything or (not self._inbox.empty() and not self._fold_all):
