@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.server.settings import MOST, Limits, Settings
 from tests.cli.served import LATE_S, Serve, Served, headgate, servers
 
 QUICK_S = 5.0
@@ -85,6 +86,26 @@ def test_what_was_answered_is_there_after_a_restart(
     assert f"durability {durability}, recovered 1 live jobs" in second.said[1]
     _, found = second.ask("POST", "/ojs/v1/workers/fetch", {"queues": ["kept"]})
     assert [each["id"] for each in found["jobs"]] == [job["id"]]
+
+
+def test_it_works_with_the_largest_numbers_that_may_be_set(serve: Serve) -> None:
+    numbers = {
+        f"{prefix}{name.upper()}": str(MOST)
+        for owner, prefix in ((Settings(), "HEADGATE_"), (Limits(), "HEADGATE_LIMITS_"))
+        for name in owner.__struct_fields__
+        if name != "port" and type(getattr(owner, name)) in {int, float}
+    }
+    assert len(numbers) > 20
+    served = serve(**numbers)
+    job = served.enqueue(args=["x" * 100_000])
+    wish = {"queues": ["default"], "worker_id": "w", "wait_ms": MOST}
+    status, body = served.ask("POST", "/ojs/v1/workers/fetch", wish)
+    assert (status, [found["id"] for found in body["jobs"]]) == (200, [job["id"]])
+    assert served.ask("POST", "/ojs/v1/workers/ack", {"job_id": job["id"]})[0] == 200
+    assert served.ask("GET", "/ojs/v1/events")[0] == 200
+    served.signal()
+    assert served.end() == 0
+    assert "Traceback" not in served.errors()
 
 
 # Stop

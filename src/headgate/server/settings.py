@@ -13,8 +13,10 @@ Role = Literal["producer", "worker", "operator", "admin"]
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Name = Annotated[str, Meta(min_length=1)]
-Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
+MOST = 2**31 - 1
+"""More than anybody needs of anything, and as much as the parts underneath can count to."""
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
+Seconds = Annotated[float, Meta(gt=0, le=MOST)]
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +60,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """For the body to arrive."""
     idle_timeout_s: Seconds = 120.0
     """How long a connection may stay open between two requests."""
-    wait_ms: Annotated[int, Meta(ge=0)] = 30_000
+    wait_ms: Annotated[int, Meta(ge=0, le=MOST)] = 30_000
     """The longest that a fetch or a result may be waited for."""
     connections: Positive = 10_000
     """Connections at one time."""
