@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +172,30 @@ def test_a_second_signal_forces_it(serve: Serve) -> None:
         served.signal()
         assert served.end() == 1
         assert time.monotonic() - begun < QUICK_S
+
+
+def test_a_second_signal_forces_it_while_the_journal_is_folded(
+    serve: Serve, tmp_path: Path
+) -> None:
+    served = serve("--log-format", "text")
+    kept = served.enqueue()
+    with contextlib.closing(
+        sqlite3.connect(tmp_path / "headgate.db", isolation_level=None)
+    ) as other:
+        # Folding waits for whoever holds the file.
+        other.execute("BEGIN IMMEDIATE")
+        served.signal()
+        while "stopping" not in served.errors():
+            time.sleep(0.01)
+        with pytest.raises(subprocess.TimeoutExpired):
+            served.process.wait(0.5)
+        begun = time.monotonic()
+        served.signal()
+        assert served.end() == 1
+        assert time.monotonic() - begun < QUICK_S
+        assert "forced to stop" in served.errors()
+    assert served.said[-1] != "stopped"
+    assert serve().ask("GET", f"/ojs/v1/jobs/{kept['id']}")[0] == 200
 
 
 def test_nothing_is_begun_after_the_signal(serve: Serve) -> None:
