@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -95,6 +96,13 @@ async def test_what_is_no_database_is_refused_and_left_alone(durable: Home) -> N
 @story
 async def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "does not exist" in await refusal(Home(str(tmp_path / "absent" / "jobs.db")))
+
+
+@story
+async def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    assert "not a file" in await refusal(Home(str(tmp_path)))
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a file" in await refusal(Home(str(tmp_path / "pipe")))
 
 
 @story

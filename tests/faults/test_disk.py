@@ -149,6 +149,13 @@ def test_a_read_only_file_is_refused(open_place: Path) -> None:
     _is_refused(path, "not writable", "--as-nobody")
 
 
+def test_a_file_that_may_only_be_written_is_refused(open_place: Path) -> None:
+    path = _store_with_jobs(open_place)
+    path.chmod(0o222)
+    path.with_name("jobs.db.lock").chmod(0o666)
+    _is_refused(path, "not readable", "--as-nobody")
+
+
 def test_a_read_only_directory_is_refused(open_place: Path) -> None:
     open_place.chmod(0o555)
     _is_refused(open_place / "jobs.db", "ermission", "--as-nobody")

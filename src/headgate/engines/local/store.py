@@ -169,8 +169,13 @@ def open_store(path: str, durability: str) -> apsw.Connection:
         parent = Path(path).parent
         if not parent.is_dir():
             raise StoreUnusable(f"{path}: the directory {parent} does not exist")
-        if Path(path).exists() and not os.access(path, os.W_OK):
-            raise StoreUnusable(f"{path}: not writable by this user")
+        if Path(path).exists():
+            if not Path(path).is_file():
+                raise StoreUnusable(f"{path}: not a file")
+            if not os.access(path, os.W_OK):
+                raise StoreUnusable(f"{path}: not writable by this user")
+            if not os.access(path, os.R_OK):
+                raise StoreUnusable(f"{path}: not readable by this user")
     with explained(path):
         connection = connect(path, durability=durability)
         prepare(connection, path)
