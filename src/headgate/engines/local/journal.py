@@ -43,6 +43,8 @@ FOLD_BACKLOG = 20_000
 MOST_UNFOLDED_BYTES = 64 << 20
 """Beyond this, commits wait for folding."""
 CHECKPOINT_BYTES = 8 << 20
+TELL_AFTER_MS = 1_000
+"""How often, under load, it is told what is durable: each time costs a system call on the way of a commit."""
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM jobs WHERE id = ?"
 
@@ -76,6 +78,7 @@ class Journal:
         on_folded: Callable[[int], None],
         on_failure: Callable[[Exception], None],
         elapsed_s: Callable[[], float],
+        on_durable: Callable[[int], None] | None = None,
         at_fault_point: Callable[[str], None] | None = None,
     ) -> None:
         self.path = path
@@ -94,6 +97,9 @@ class Journal:
         self._on_folded = on_folded
         self._on_failure = on_failure
         self._elapsed_s = elapsed_s
+        self._on_durable = on_durable
+        """Is told, on the thread and now and then, up to which instant all is on disk."""
+        self._durable_ms = self._told_ms = 0
         self._at = at_fault_point
         self._loop = asyncio.get_running_loop()
         self._open = Batch(1)
@@ -290,6 +296,7 @@ class Journal:
                     self._answer(*item)
                 else:
                     self._fold(everything=True)
+                    self._tell_durable()
                 self._copy_back()
         except Exception as error:  # noqa: BLE001 - reported to everybody who waits
             self._tell(self._fail, error)
@@ -330,6 +337,9 @@ class Journal:
             if self._at is not None:
                 self._at("after commit")
             self._wal_bytes += size
+            self._durable_ms = batch.at_ms
+            if batch.at_ms >= self._told_ms + TELL_AFTER_MS:
+                self._tell_durable()
         self._tell(self._committed, batch, self._elapsed_s() - begun)
         self._unfolded.append((batch.number, batch.at_ms, self._elapsed_s(), batch.records, size))
         self._unfolded_records += len(batch.records)
@@ -338,6 +348,11 @@ class Journal:
             self.in_memory and self._unfolded_records > FOLD_BACKLOG
         ):
             self._fold(everything=False)
+
+    def _tell_durable(self) -> None:
+        if self._on_durable is not None and self._durable_ms > self._told_ms:
+            self._told_ms = self._durable_ms
+            self._on_durable(self._durable_ms)
 
     def _fold_is_due(self) -> bool:
         if self._unfolded_records > FOLD_BACKLOG:
