@@ -53,7 +53,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     keys: Positive = 10_000
     """In one JSON document; a batch may have as many for each of its items."""
     header_bytes: Positive = 32 << 10
-    """Request line and headers of one request."""
+    """Request line and headers of one request, and what stands around its body in chunks."""
     header_timeout_s: Seconds = 30.0
     """For the request line and headers to arrive."""
     body_timeout_s: Seconds = 60.0
