@@ -260,10 +260,10 @@ class Guarantee:
 
     Each queue has a deadline: the dispatch by which it has to be served, 1 / ratio after its last one or after it came in.
     Whenever k deadlines fall within the next k dispatches, the earliest must be served now; looking only at the deadline that is reached would be late as soon as two fall together.
-    Queues stand in the order in which they were served or came in, which is that of their deadlines and of their waiting times.
+    Queues stand in the order in which they were served or came in, which is that of their deadlines and of their waiting times; those that came in together, as behind a gate that opened, in their own.
     """
 
-    __slots__ = ("_check_at", "_count", "_interval_ms", "_span", "_turn", "_waiting")
+    __slots__ = ("_check_at", "_count", "_interval_ms", "_mixed", "_span", "_turn", "_waiting")
 
     def __init__(self, turn: Turn, ratio: float, interval_ms: int, size: int) -> None:
         share = exact_ratio(ratio)
@@ -277,6 +277,8 @@ class Guarantee:
         """Dispatches so far."""
         self._waiting: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """Of each queue the deadline and since when it has waited."""
+        self._mixed = False
+        """Whether queues that came in together did so in another order than their own."""
         self._check_at = 0
         """Before that many dispatches no deadline can press."""
 
@@ -290,6 +292,8 @@ class Guarantee:
         self._waiting.pop(i, None)
 
     def choose(self, now_ms: int, skip: AbstractSet[int] = NOBODY) -> int | None:
+        if self._mixed:
+            self._order()
         first = next((i for i in self._waiting if i not in skip), None)
         if first is None:
             return None
@@ -310,6 +314,8 @@ class Guarantee:
 
     def starved(self, now_ms: int) -> list[int]:
         """The queues that have waited for an interval or more, the longest waiting first."""
+        if self._mixed:
+            self._order()
         found = []
         for i, (_, since_ms) in self._waiting.items():
             if now_ms - since_ms < self._interval_ms:
@@ -318,8 +324,17 @@ class Guarantee:
         return found
 
     def _append(self, i: int, now_ms: int) -> None:
-        self._waiting[i] = (self._count + self._span, now_ms)
+        entry = (self._count + self._span, now_ms)
+        if self._waiting:
+            last = next(reversed(self._waiting))
+            self._mixed = self._mixed or (last > i and self._waiting[last] == entry)
+        self._waiting[i] = entry
         self._check_at = min(self._check_at, self._count + self._span - len(self._waiting))
+
+    def _order(self) -> None:
+        self._mixed = False
+        by_entry = sorted(self._waiting.items(), key=lambda item: (item[1], item[0]))
+        self._waiting = OrderedDict(by_entry)
 
     def _pressing(self) -> bool:
         """Whether k deadlines fall within the next k dispatches, for any k."""
