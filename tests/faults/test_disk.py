@@ -322,8 +322,8 @@ def _id(number: int) -> str:
 
 
 def _is_refused(path: Path, why: str, *options: str) -> None:
-    with pytest.raises(Refused) as refusal:
-        Server(path, *options, entry=FAULTY).start()
+    with pytest.raises(Refused) as refusal, Server(path, *options, entry=FAULTY):
+        pass
     message = str(refusal.value)
     assert why in message
     _is_one_line(message, path)
