@@ -114,6 +114,13 @@ def test_make_serve_runs_the_server_with_the_arguments_given() -> None:
     assert told.splitlines()[-1] == "exec .venv/bin/headgate serve --port 9000"
 
 
+def test_nobody_is_told_to_install_another_project() -> None:
+    """What indexes call `headgate` is not this, so an installation names a place."""
+    texts = [*PAGES, *(ROOT / "src").rglob("*.py")]
+    by_name = re.compile(r"pip install (?:-\S+ )*[\"']?headgate\b")
+    assert [str(t) for t in texts if by_name.search(t.read_text(encoding="utf-8"))] == []
+
+
 def test_the_address_in_the_documentation_is_the_default_one() -> None:
     assert (Settings().host, Settings().port) == ("127.0.0.1", 8080)
 

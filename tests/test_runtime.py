@@ -32,7 +32,7 @@ def test_a_store_is_a_path_below_here_or_from_the_root(url: str, path: str) -> N
 @pytest.mark.parametrize(
     "url",
     ["", "memory", "jobs.db", "sqlite:jobs.db", "sqlite://jobs.db", "sqlite:///", "sqlite:////",
-     "redis://x", "sqlite:///a?mode=ro"],
+     "redis://x", "sqlite:///a?mode=ro", "sqlite:///:memory:"],
 )  # fmt: skip
 def test_another_store_is_refused_by_name(url: str) -> None:
     with pytest.raises(SettingInvalid, match=r"^store: must be"):

@@ -187,7 +187,9 @@ def _spellings(action: argparse.Action) -> list[str]:
 def _meaning(action: argparse.Action) -> str:
     if not action.help:
         raise SystemExit(f"cli: {'/'.join(action.option_strings)} has no help")
-    return f"{action.help}; required" if action.required else action.help
+    # Some versions of Python call an argument required of which there may be none.
+    required = action.required and action.nargs not in {"*", "?"}
+    return f"{action.help}; required" if required else action.help
 
 
 def _sentence(text: str) -> str:

@@ -68,7 +68,8 @@ def store_path(url: str) -> str:
     if url == "memory:":
         return ":memory:"
     scheme, separator, path = url.partition(":///")
-    if scheme == "sqlite" and separator and path.strip("/") and "?" not in path:
+    named = path.strip("/") and "?" not in path and path != ":memory:"
+    if scheme == "sqlite" and separator and named:
         return path
     raise SettingInvalid(
         f"store: must be sqlite:///PATH, sqlite:////ABSOLUTE/PATH or memory:, not {url!r}"
@@ -153,6 +154,12 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """uvicorn takes them while it serves; that is not long enough, see `heeding_signals`."""
+        yield
+
+    @contextlib.contextmanager
+    def heeding_signals(self) -> Iterator[None]:
+        """The first one stops the server, the next one the process, whatever is still going on."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
@@ -161,6 +168,8 @@ class Server(uvicorn.Server):
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
+                # It has stopped in order; a late signal must not make that look like a failure.
+                signal.signal(number, signal.SIG_IGN)
 
     def _on_signal(self) -> None:
         if self.stopping.is_set():
@@ -176,11 +185,13 @@ async def serve(settings: Settings, say: Callable[[str], None]) -> None:
     store_path(settings.store)
     app = application(settings)
     listener = _bind(settings.host, settings.port)
-    with contextlib.closing(listener):
+    with contextlib.closing(listener), contextlib.ExitStack() as until_stopped:
         async with alive(app.context):
             server = Server(app, lambda: _introduce(app, listener, say))
+            # Held until the engine is closed, too: folding what is left can take a while.
+            until_stopped.enter_context(server.heeding_signals())
             await server.serve([listener])
-    say("stopped")
+        say("stopped")
 
 
 def run(settings: Settings, say: Callable[[str], None]) -> None:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headgate.server.settings import MOST, Limits, Settings
 from tests.cli.served import LATE_S, Serve, Served, headgate, servers
 
 QUICK_S = 5.0
@@ -87,6 +90,26 @@ def test_what_was_answered_is_there_after_a_restart(
     assert [each["id"] for each in found["jobs"]] == [job["id"]]
 
 
+def test_it_works_with_the_largest_numbers_that_may_be_set(serve: Serve) -> None:
+    numbers = {
+        f"{prefix}{name.upper()}": str(MOST)
+        for owner, prefix in ((Settings(), "HEADGATE_"), (Limits(), "HEADGATE_LIMITS_"))
+        for name in owner.__struct_fields__
+        if name != "port" and type(getattr(owner, name)) in {int, float}
+    }
+    assert len(numbers) > 20
+    served = serve(**numbers)
+    job = served.enqueue(args=["x" * 100_000])
+    wish = {"queues": ["default"], "worker_id": "w", "wait_ms": MOST}
+    status, body = served.ask("POST", "/ojs/v1/workers/fetch", wish)
+    assert (status, [found["id"] for found in body["jobs"]]) == (200, [job["id"]])
+    assert served.ask("POST", "/ojs/v1/workers/ack", {"job_id": job["id"]})[0] == 200
+    assert served.ask("GET", "/ojs/v1/events")[0] == 200
+    served.signal()
+    assert served.end() == 0
+    assert "Traceback" not in served.errors()
+
+
 # Stop
 
 
@@ -149,6 +172,34 @@ def test_a_second_signal_forces_it(serve: Serve) -> None:
         served.signal()
         assert served.end() == 1
         assert time.monotonic() - begun < QUICK_S
+
+
+def test_a_second_signal_forces_it_while_the_journal_is_folded(
+    serve: Serve, tmp_path: Path
+) -> None:
+    served = serve("--log-format", "text")
+    with contextlib.closing(
+        sqlite3.connect(tmp_path / "headgate.db", isolation_level=None)
+    ) as other:
+        # Folding waits for whoever holds the file.
+        while True:
+            kept = served.enqueue()
+            other.execute("BEGIN IMMEDIATE")
+            if other.execute("SELECT count(*) FROM journal").fetchone()[0]:
+                break
+            other.execute("ROLLBACK")
+        served.signal()
+        while "stopping" not in served.errors():
+            time.sleep(0.01)
+        with pytest.raises(subprocess.TimeoutExpired):
+            served.process.wait(0.5)
+        begun = time.monotonic()
+        served.signal()
+        assert served.end() == 1
+        assert time.monotonic() - begun < QUICK_S
+        assert "forced to stop" in served.errors()
+    assert served.said[-1] != "stopped"
+    assert serve().ask("GET", f"/ojs/v1/jobs/{kept['id']}")[0] == 200
 
 
 def test_nothing_is_begun_after_the_signal(serve: Serve) -> None:

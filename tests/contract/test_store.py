@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
 
-from headgate.engines.local.store import VERSION, StoreUnusable
+from headgate.engines.local.store import VERSION, Lock, StoreUnusable
 from tests.contract.home import NOW, Home, draft, push, story
+
+BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 async def refusal(home: Home) -> str:
@@ -95,6 +98,54 @@ async def test_what_is_no_database_is_refused_and_left_alone(durable: Home) -> N
 @story
 async def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "does not exist" in await refusal(Home(str(tmp_path / "absent" / "jobs.db")))
+
+
+@story
+async def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    assert "not a file" in await refusal(Home(str(tmp_path)))
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a file" in await refusal(Home(str(tmp_path / "pipe")))
+
+
+@pytest.mark.parametrize(("durability", "promised"), [("full", 7), ("normal", 0)])
+def test_what_a_power_cut_may_undo_is_not_promised_after_one(
+    durability: str, promised: int, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "jobs.db")
+    lock = Lock(path, durability)
+    lock.take()
+    lock.promise(7)
+    lock.release()
+    again = Lock(path, durability)
+    again.take()
+    assert again.promised_ms == 7
+    again.release()
+    mark = tmp_path / "jobs.db.lock"
+    mark.write_text(mark.read_text().replace(Path(BOOT).read_text().strip(), "another-run"))
+    after = Lock(path, durability)
+    after.take()
+    assert after.promised_ms == promised
+    after.release(clean=True)
+
+
+@pytest.mark.parametrize("content", ["", "17", "17\n", "17\nx y\n", "17\n-1\n", "\x00\xff" * 99])
+def test_a_lock_that_says_nothing_promises_nothing(content: str, tmp_path: Path) -> None:
+    (tmp_path / "jobs.db.lock").write_text(content)
+    lock = Lock(str(tmp_path / "jobs.db"), "full")
+    lock.take()
+    assert lock.promised_ms == 0
+    lock.release()
+
+
+@story
+async def test_a_reset_takes_back_what_was_promised(durable: Home) -> None:
+    async with durable.engine() as engine:
+        await push(engine, [draft(1)], NOW + 10_000)
+        await engine.reset(NOW)
+        assert engine._lock is not None
+        assert engine._lock.promised_ms == 0
+    async with durable.engine() as engine:
+        await push(engine, [draft(1)])
 
 
 @story

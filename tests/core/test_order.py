@@ -529,6 +529,23 @@ def test_without_a_ratio_only_the_interval_counts() -> None:
     assert turn.choose(1_000) == 1
 
 
+@given(st.permutations(range(5)), st.integers(0, 5))
+def test_queues_that_come_in_together_stand_in_their_own_order(
+    order: list[int], later: int
+) -> None:
+    """A gate that opens shows its queues in the order in which it hid them, which nobody knows."""
+    turn = Guarantee(Strict(), 0.1, 1_000, 5)
+    for place, i in enumerate(order):
+        turn.add(1 << i, 0 if place < later else 1)
+    expected = sorted(order[:later]) + sorted(order[later:])
+    assert turn.starved(5_000) == expected
+    found = []
+    while (first := turn.choose(5_000)) is not None:
+        turn.drop(1 << first)
+        found.append(first)
+    assert found == expected
+
+
 def test_ratios_that_sum_up_to_more_than_all_are_refused() -> None:
     Guarantee(Strict(), 0.02, 1, 50)
     Guarantee(Strict(), 1 / 3, 1, 3)

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -149,6 +150,13 @@ def test_a_read_only_file_is_refused(open_place: Path) -> None:
     _is_refused(path, "not writable", "--as-nobody")
 
 
+def test_a_file_that_may_only_be_written_is_refused(open_place: Path) -> None:
+    path = _store_with_jobs(open_place)
+    path.chmod(0o222)
+    path.with_name("jobs.db.lock").chmod(0o666)
+    _is_refused(path, "not readable", "--as-nobody")
+
+
 def test_a_read_only_directory_is_refused(open_place: Path) -> None:
     open_place.chmod(0o555)
     _is_refused(open_place / "jobs.db", "ermission", "--as-nobody")
@@ -205,6 +213,93 @@ def test_a_damaged_page_is_refused_or_told(page: int, with_what: bytes, tmp_path
     _is_refused_or_complete(path)
 
 
+@pytest.mark.parametrize(
+    ("where", "harm"),
+    [
+        *(("jobs.db-wal", harm) for harm in ("gone", "empty", "half", "start", "middle")),
+        *(("jobs.db", harm) for harm in ("gone", "empty")),  # the log holds all of its pages
+    ],
+)
+def test_a_log_that_lost_answers_is_refused_and_left_alone(
+    harm: str, where: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs.db"
+    log = path.with_name("jobs.db-wal")
+    lock = path.with_name("jobs.db.lock")
+    with Server(path) as server:
+        for number in range(100):
+            assert enqueue(server.address, "q", number).status == 201
+        reply = enqueue(server.address, "q", "last")
+        pid = str(server.pid)
+        last = datetime.fromisoformat(reply.json["job"]["created_at"]).timestamp() * 1_000
+        until(lambda: _noted_ms(lock) >= round(last), 10, "the last answer is noted")
+        server.kill()
+    _harm(tmp_path / where, harm)
+    left = {file: file.read_bytes() for file in (path, log) if file.exists()}
+    for _ in range(2):
+        _is_refused(path, "damaged")
+        for file, content in left.items():
+            assert file.read_bytes() == content
+    assert pid not in lock.read_text().split()
+    lock.unlink()
+    with Server(path) as server:
+        assert enqueue(server.address, "q", "anew").status == 201
+
+
+def _noted_ms(lock: Path) -> int:
+    return int((lock.read_text().split()[1:] or ["0"])[0])
+
+
+def _harm(file: Path, harm: str) -> None:
+    size = file.stat().st_size
+    match harm:
+        case "gone":
+            file.unlink()
+        case "empty":
+            os.truncate(file, 0)
+        case "half":
+            os.truncate(file, size // 2)
+        case _:
+            with file.open("r+b") as opened:
+                opened.seek(0 if harm == "start" else size // 2)
+                opened.write(b"\xa5" * 64)
+
+
+def test_a_log_that_is_whole_is_taken_up_after_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    for _ in range(3):
+        with Server(path) as server:
+            for number in range(20):
+                assert enqueue(server.address, "q", number).status == 201
+            wish = {"queues": ["q"], "count": 1_000}
+            jobs = call(server.address, "POST", "/ojs/v1/workers/fetch", wish).json["jobs"]
+            assert len(jobs) == 20
+            server.kill()
+    lock = path.with_name("jobs.db.lock")
+    assert _noted_ms(lock) > 0
+    with Server(path) as server:
+        assert server.stop() == 0
+    assert _noted_ms(lock) == 0
+
+
+def test_a_full_disk_at_the_start_is_told(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    mounted = subprocess.run(mount, check=False, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        with contextlib.suppress(OSError), (tmp_path / BALLAST).open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        path = tmp_path / "jobs.db"
+        _is_refused(path, "No space left")
+        with (tmp_path / BALLAST).open("r+b") as file:
+            file.truncate(file.seek(0, os.SEEK_END) - 8_192)
+        _is_refused(path, "disk is full")
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
 def _store_with_jobs(place: Path) -> Path:
     """Closed cleanly, with 300 jobs that wait and 300 that have ended."""
     path = place / "jobs.db"
@@ -227,8 +322,8 @@ def _id(number: int) -> str:
 
 
 def _is_refused(path: Path, why: str, *options: str) -> None:
-    with pytest.raises(Refused) as refusal:
-        Server(path, *options, entry=FAULTY).start()
+    with pytest.raises(Refused) as refusal, Server(path, *options, entry=FAULTY):
+        pass
     message = str(refusal.value)
     assert why in message
     _is_one_line(message, path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,27 @@ def test_booleans_are_written_in_many_ways(text: str, value: bool) -> None:
 )  # fmt: skip
 def test_a_bad_variable_is_named(variables: dict[str, str], message: str) -> None:
     assert refusal({}, variables) == message
+
+
+@pytest.mark.parametrize("number", ["2147483648", "9223372036854775808", "1e300", "inf"])
+def test_no_number_is_larger_than_a_server_can_work_with(number: str) -> None:
+    numbers = {
+        variable: default
+        for variable, default in _variables_and_defaults()
+        if type(default) in {int, float}
+    }
+    assert len(numbers) > 20
+    for variable in numbers:
+        message = refusal({}, {variable: number})
+        name = variable.removeprefix("HEADGATE_").lower().replace("limits_", "limits.")
+        assert message.startswith(f"{name}: "), message
+        assert message.endswith(f", not {number!r} (from {variable})")
+
+
+def _variables_and_defaults() -> Iterator[tuple[str, Any]]:
+    for owner, prefix in ((Settings(), "HEADGATE_"), (Limits(), "HEADGATE_LIMITS_")):
+        for name in owner.__struct_fields__:
+            yield f"{prefix}{name.upper()}", getattr(owner, name)
 
 
 @pytest.mark.parametrize(

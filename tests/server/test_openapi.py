@@ -23,6 +23,15 @@ class Given(msgspec.Struct):
     count: int = 0
 
 
+class Several(msgspec.Struct):
+    """Several lines.
+
+    Of which the last one is indented.
+    """
+
+    name: str = ""
+
+
 TOYS = (
     route(
         "PUT",
@@ -154,3 +163,15 @@ def test_it_is_served_with_every_application(path: str) -> None:
     assert reply.json == json.loads(json.dumps(document((*TOYS, described(TOYS)))))
     assert path == PATH
     assert PATH in reply.json["paths"]
+
+
+def test_it_is_the_same_under_every_python() -> None:
+    """Python 3.13 has taken up new names of statuses, and takes the indentation of docstrings away."""
+    text = json.dumps(document(ROUTES))
+    assert '"description": "Unprocessable Content"' in text
+    for name in ("Request Entity Too Large", "Requested Range Not", "Unprocessable Entity"):
+        assert name not in text
+    assert r"\n    " not in text
+    found = document([route("POST", "/many", request=Several, body="required")])
+    told = found["components"]["schemas"]["Several"]["description"]
+    assert told.strip() == "Several lines.\n\nOf which the last one is indented."

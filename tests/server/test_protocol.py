@@ -469,6 +469,49 @@ def test_many_small_headers_count_together() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"2\r\n{}\r\n0\r\nX-T: ", b"x" * 1_000),
+        (b"2\r\n{}\r\n0\r\n", b"x" * 1_000),
+        (b"2\r\n{}\r\n0\r\n", b"X-T: x\r\n" * 100),
+        (b"2;", b"x" * 1_000),
+        (b"2\r\n{}\r\n0;a=", b"x" * 1_000),
+    ],
+    ids=["trailer", "name of a trailer", "trailers", "extension", "last extension"],
+)
+def test_what_stands_around_a_body_counts_as_headers_do(
+    begin: bytes, more: bytes, refused: bool
+) -> None:
+    async def test() -> None:
+        async with world(header_bytes=2_000) as here:
+            client = await here.client()
+            wrong = {"Content_Type": "text/plain"} if refused else {}
+            head = get(Transfer_Encoding="chunked", **wrong).replace(b"GET", b"POST", 1)
+            client.writer.write(head + begin)
+            for _ in range(100):
+                client.writer.write(more)
+            reply = await client.reply()
+            assert (reply.status, reply.code) == (431, "HEADERS_TOO_LARGE")
+            await client.end()
+
+    run(test)
+
+
+def test_a_few_trailers_and_extensions_do_no_harm() -> None:
+    async def test() -> None:
+        async with world(header_bytes=2_000) as here:
+            client = await here.client()
+            head = get(Transfer_Encoding="chunked").replace(b"GET", b"POST", 1)
+            for piece in (head, b"2;a=", b"x" * 900, b"\r\n{}\r\n0\r\n", b"X-T: x\r\n" * 100):
+                await client.send(piece)
+            assert (await client.ask(b"\r\n")).status == 200
+            assert (await client.ask(get())).status == 200
+
+    run(test)
+
+
 def test_a_refused_body_is_skipped_when_it_is_small() -> None:
     async def test() -> None:
         async with world(body_bytes=1_000) as here:

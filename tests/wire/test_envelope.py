@@ -354,7 +354,7 @@ def test_type_and_args_are_required(missing: str) -> None:
     [b"", b"{", b"[]", b"null", b"1", b'"x"', b"{}x", b'\xef\xbb\xbf{"type":"a","args":[]}',
      b'{"type":"a","args":[],"x":"\xff"}', b'{"type":"a","args":["\xed\xa0\x80"]}',
      b'{"type":"a","args":[1,]}', b'{"type":"a","args":[NaN]}', b'{"\xff":1}',
-     b'{"type":"a","args":' + b"[" * 100_000 + b"]" * 100_000 + b"}"],
+     b'{"type":"a","args":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"],
 )  # fmt: skip
 def test_what_is_no_json_object_is_refused(body: bytes) -> None:
     found = refusal(body)

@@ -197,7 +197,9 @@ def test_a_timeout_stops_the_handler(
     function: Any = {"loop": sleeps, "thread": handlers.spin, "process": handlers.sleep_long}[
         run_in
     ]
-    task = hg.job(run_in=run_in, retry=1, timeout=1, type="slow")(function)
+    # A process of its own has to start within that time.
+    timeout = 5 if run_in == "process" else 1
+    task = hg.job(run_in=run_in, retry=1, timeout=timeout, type="slow")(function)
 
     async def story() -> None:
         async with working(hg, exchange=exchange) as worker:

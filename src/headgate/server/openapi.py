@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ OJS = "application/openjobspec+json"
 
 _PLACE = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
+_RENAMED = {413: "Content Too Large", 422: "Unprocessable Content"}
+"""What RFC 9110 calls them; Python does so since 3.13, and the document is the same under all."""
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _ERROR: dict[str, Any] = {
     "type": "object",
@@ -171,7 +174,7 @@ def _operation(route: Route, schemas: Mapping[Any, dict[str, Any]]) -> dict[str,
 
 def _answered(route: Route, status: int, body: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "description": HTTPStatus(status).phrase,
+        "description": _RENAMED.get(status) or HTTPStatus(status).phrase,
         "headers": {name: _ref("headers", name) for name in _HEADERS_SENT}
         | {
             name: {"schema": {"type": "number"}, "description": meaning}
@@ -242,6 +245,10 @@ def _schemas(routes: Sequence[Route]) -> tuple[dict[Any, dict[str, Any]], dict[s
     )
     kinds = [kind for kind in dict.fromkeys(named) if kind is not None and _can_be_described(kind)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_PLACE)
+    for component in components.values():
+        if "description" in component:
+            # A docstring; Python takes its indentation away since 3.13.
+            component["description"] = cleandoc(component["description"])
     return dict(zip(kinds, schemas, strict=True)), components
 
 

@@ -86,6 +86,8 @@ class HttpProtocol(asyncio.Protocol):
         self._keep = True
         self._body: bytes | bytearray = b""
         self._body_bytes = 0
+        self._body_seen = 0
+        self._around_bytes = 0
         self._body_timed = False
 
         self._deadlines = Deadlines(self._loop, self._too_slow, self._cut)
@@ -175,6 +177,8 @@ class HttpProtocol(asyncio.Protocol):
         self._old = parser.get_http_version() == "1.0"
         self._keep = not self._old and parser.should_keep_alive()
         self._body_bytes = 0
+        self._body_seen = 0
+        self._around_bytes = 0
         self._body_timed = False
         path, _, query = self._url.partition(b"?")
         if not path.startswith(b"/") and path != b"*":
@@ -280,6 +284,15 @@ class HttpProtocol(asyncio.Protocol):
             self._deadlines.send_within(self._limits.header_timeout_s)
 
     def _wait_for_body(self, request: Request) -> None:
+        # The parser gathers an unfinished trailer by itself and reads on for as long as an extension of a chunk goes on.
+        if self._body_bytes > self._body_seen:
+            self._body_seen = self._body_bytes
+            self._around_bytes = 0
+        else:
+            self._around_bytes += self._fed
+            if self._around_bytes > self._limits.header_bytes + _SLICE:
+                self._reject(self._headers_too_large())
+                return
         if request.answer is not None:
             length = request.header(b"content-length")
             if self._body_bytes > _SKIPPED_BYTES or (length and int(length) > _SKIPPED_BYTES):

@@ -13,10 +13,12 @@ Role = Literal["producer", "worker", "operator", "admin"]
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Name = Annotated[str, Meta(min_length=1)]
-Positive = Annotated[int, Meta(ge=1)]
+MOST = 2**31 - 1
+"""More than anybody needs of anything, and as much as the parts underneath can count to."""
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
 Origin = Annotated[str, Meta(pattern=r"^https?://[^/\s*]+$")]
 Reference = Annotated[str, Meta(min_length=1, max_length=2_000, pattern=r"^\S+$")]
-Seconds = Annotated[float, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0, le=MOST)]
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,14 +55,14 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     keys: Positive = 10_000
     """In one JSON document; a batch may have as many for each of its items."""
     header_bytes: Positive = 32 << 10
-    """Request line and headers of one request."""
+    """Request line and headers of one request, and what stands around its body in chunks."""
     header_timeout_s: Seconds = 30.0
     """For the request line and headers to arrive."""
     body_timeout_s: Seconds = 60.0
     """For the body to arrive."""
     idle_timeout_s: Seconds = 120.0
     """How long a connection may stay open between two requests."""
-    wait_ms: Annotated[int, Meta(ge=0)] = 30_000
+    wait_ms: Annotated[int, Meta(ge=0, le=MOST)] = 30_000
     """The longest that a fetch or a result may be waited for."""
     connections: Positive = 10_000
     """Connections at one time."""

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import threading
-from collections.abc import Iterator
 
 from headgate import runtime
 from headgate.server.settings import Settings
 
 STARTS_S = 30.0
-
-
-class _Server(runtime.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the program, not to this thread."""
-        yield
 
 
 class ServerThread:
@@ -28,7 +19,7 @@ class ServerThread:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._ready = threading.Event()
-        self._server: _Server | None = None
+        self._server: runtime.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="headgate-server", daemon=True)
@@ -57,5 +48,5 @@ class ServerThread:
         self._loop = asyncio.get_running_loop()
         app = runtime.application(Settings(store="memory:", shutdown_s=2.0))
         async with runtime.alive(app.context, advise=False):
-            self._server = _Server(app, self._ready.set)
+            self._server = runtime.Server(app, self._ready.set)
             await self._server.serve([self._listener])

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans for producers and workers: `pip install headgate[otel]`.
+"""OpenTelemetry spans for producers and workers; the extra `otel` installs what they need.
 
 `hg.middleware.add(trace_enqueues())` and `Worker(hg, middleware=[trace_runs()])`. The context travels in the job's `meta`; a run's span is linked to the one that enqueued it. No arguments and no results get into spans.
 """

@@ -32,7 +32,11 @@ def judged(
         return
     if own != VERSION:
         told = f"headgate {own} is installed, but what runs is {VERSION}"
-        yield warning("packages", told, "pip install --force-reinstall headgate")
+        yield warning(
+            "packages",
+            told,
+            "install it anew from where it came, with pip install --force-reinstall",
+        )
     found, missing = _looked_up(needed, installed)
     if missing:
         told = f"missing: {', '.join(missing)}"

@@ -126,7 +126,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         """
         lock = None
         if path != ":memory:":
-            lock = Lock(path)
+            lock = Lock(path, durability)
             lock.take()
         engine = cls(
             path,
@@ -173,6 +173,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
             on_committed=self._committed,
             on_folded=self._folded,
             on_failure=self._failed,
+            on_durable=None if self._lock is None else self._lock.promise,
             elapsed_s=self._elapsed_s,
             at_fault_point=self._at_fault_point,
         )
@@ -212,7 +213,8 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
 
     def _load(self) -> tuple[apsw.Connection, Recovered, _Loaded]:
         """Off the event loop: everything that is read from the file at start."""
-        connection = open_store(self._path, self._durability)
+        promised_ms = 0 if self._lock is None else self._lock.promised_ms
+        connection = open_store(self._path, self._durability, promised_ms)
         try:
             with explained(self._path):
                 records, last_ms = fold_left_over(connection)
@@ -337,7 +339,7 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         self._end_waiting()
         await self._journal.close()
         if self._lock is not None:
-            self._lock.release()
+            self._lock.release(clean=self._down is None)
 
     def _end_waiting(self) -> None:
         """Nobody gets anything any more, neither work nor room."""
@@ -355,6 +357,8 @@ class LocalEngine(WorkerSteps, FlowSteps, QueueSteps):
         self._end_waiting()
         await self._journal.abandon()
         if not self._in_memory:
+            if self._lock is not None:
+                self._lock.forget()
             await asyncio.to_thread(wipe, self._path)
         self._events.clear()
         listeners = self._events.listeners

@@ -49,6 +49,8 @@ SMALL_BATCH = 128
 SLOW_S = 0.002
 """When that took longer, it writes nothing for a while: other requests need not wait for the disk."""
 SPARED_S = 1.0
+TELL_AFTER_MS = 1_000
+"""How often, under load, it is told what is durable: each time costs a system call on the way of a commit."""
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM jobs WHERE id = ?"
 
@@ -96,6 +98,7 @@ class Journal:
         on_folded: Callable[[int], None],
         on_failure: Callable[[Exception], None],
         elapsed_s: Callable[[], float],
+        on_durable: Callable[[int], None] | None = None,
         at_fault_point: Callable[[str], None] | None = None,
     ) -> None:
         self.path = path
@@ -114,6 +117,9 @@ class Journal:
         self._on_folded = on_folded
         self._on_failure = on_failure
         self._elapsed_s = elapsed_s
+        self._on_durable = on_durable
+        """Is told now and then up to which instant all is on disk."""
+        self._durable_ms = self._told_ms = 0
         self._at = at_fault_point
         self._loop = asyncio.get_running_loop()
         self._open = Batch(1)
@@ -198,6 +204,7 @@ class Journal:
                 return False
             first = not self._unfolded
             self._append(batch, "after commit")
+            self._note_durable(batch.at_ms)
             self._copy_back()
         except Exception as error:  # noqa: BLE001 - reported to everybody who waits
             self._fail(error)
@@ -338,6 +345,7 @@ class Journal:
                     self._commit(item)
                 elif item is None:
                     self._fold(everything=True)
+                    self._tell_durable()
                 elif item is not _NUDGE:
                     self._answer(*item)
                 self._copy_back()
@@ -377,6 +385,7 @@ class Journal:
                     self._append(batch)
                 if self._at is not None:
                     self._at("after commit")
+                self._note_durable(batch.at_ms)
         self._tell(self._committed, batch, self._elapsed_s() - begun)
         while self._unfolded_bytes > MOST_UNFOLDED_BYTES or (
             self.in_memory and self._unfolded_records > FOLD_BACKLOG
@@ -399,6 +408,17 @@ class Journal:
         self._unfolded.append(done)
         self._unfolded_records += len(batch.records)
         self._unfolded_bytes += size
+
+    def _note_durable(self, at_ms: int) -> None:
+        """All up to this instant is on disk."""
+        self._durable_ms = at_ms
+        if at_ms >= self._told_ms + TELL_AFTER_MS:
+            self._tell_durable()
+
+    def _tell_durable(self) -> None:
+        if self._on_durable is not None and self._durable_ms > self._told_ms:
+            self._told_ms = self._durable_ms
+            self._on_durable(self._durable_ms)
 
     def _fold_is_due(self) -> bool:
         if self._unfolded_records > FOLD_BACKLOG or self._unfolded_bytes > MOST_UNFOLDED_BYTES:

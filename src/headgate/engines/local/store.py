@@ -11,12 +11,13 @@ import os
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import apsw
 import msgspec
 
 from headgate.core.states import TERMINAL
+from headgate.core.times import instant_text
 from headgate.engines.local.rows import (
     CHANGED,
     CHANGING,
@@ -130,40 +131,88 @@ def prepare(connection: apsw.Connection, path: str) -> None:
 
 
 class Lock:
-    """Holds the file for one process, by a lock that dies with it."""
+    """Holds the file for one process, by a lock that dies with it.
 
-    def __init__(self, path: str) -> None:
-        self._file: IO[str] | None = None
+    It also remembers up to when answers were given, and forgets that with a clean end.
+    A write-ahead log that was cut off, damaged or taken away after a crash looks to SQLite like one that ended there; to us it does not.
+    """
+
+    def __init__(self, path: str, durability: str) -> None:
         self._path = path
+        self._fd = -1
+        self._boot = "" if durability == "full" else _boot()
+        """Named where only the operating system's memory is sure to have what was answered."""
+        self._mark = ""
+
+    @property
+    def promised_ms(self) -> int:
+        """What was answered up to then has to be in the file; 0 where nothing is known."""
+        at_ms, _, boot = self._mark.partition(" ")
+        return int(at_ms) if at_ms.isdecimal() and boot in {"", _boot()} else 0
 
     def take(self) -> None:
         try:
-            file = Path(f"{self._path}.lock").open("a+")  # noqa: SIM115 - held until released
+            fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except FileNotFoundError:
             parent = Path(self._path).parent
             raise StoreUnusable(f"{self._path}: the directory {parent} does not exist") from None
         except OSError as error:
             raise StoreUnusable(f"{self._path}: {error.strerror or error}") from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            file.seek(0)
-            owner = file.read().strip() or "unknown"
-            file.close()
+            owner, _ = _read_lock(fd)
+            os.close(fd)
             raise StoreUnusable(
                 f"{self._path}: in use by another Headgate server (process {owner}); "
                 "one file belongs to one server"
             ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        self._file = file
+        self._fd = fd
+        try:
+            _, self._mark = _read_lock(fd)
+            self._write()
+        except OSError as error:
+            self.release()
+            raise StoreUnusable(f"{self._path}: {error.strerror or error}") from None
 
-    def release(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def promise(self, at_ms: int) -> None:
+        """What was decided up to then is durable."""
+        self._mark = f"{at_ms} {self._boot}".rstrip()
+        with contextlib.suppress(OSError):  # the promise before it holds, too
+            self._write()
+
+    def forget(self) -> None:
+        """Nothing has to be in the file."""
+        self._mark = ""
+        with contextlib.suppress(OSError):
+            self._write()
+
+    def release(self, *, clean: bool = False) -> None:
+        if self._fd < 0:
+            return
+        if clean and not Path(f"{self._path}-wal").exists():
+            self.forget()
+        os.close(self._fd)
+        self._fd = -1
+
+    def _write(self) -> None:
+        text = f"{os.getpid()}\n{self._mark}\n".encode()
+        os.pwrite(self._fd, text, 0)
+        os.ftruncate(self._fd, len(text))
+
+
+def _read_lock(fd: int) -> tuple[str, str]:
+    """The process that holds or held it, and its mark."""
+    lines = [*os.pread(fd, 200, 0).decode("ascii", "replace").splitlines(), "", ""]
+    return lines[0] or "unknown", lines[1]
+
+
+def _boot() -> str:
+    """Names the run of the operating system, where it has a name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "unknown"
 
 
 @contextlib.contextmanager
@@ -183,18 +232,52 @@ def explained(path: str) -> Iterator[None]:
         raise StoreUnusable(f"{path}: {error}") from None
 
 
-def open_store(path: str, durability: str) -> apsw.Connection:
-    """Connect, check and prepare; every failure is one line that names the file."""
+def open_store(path: str, durability: str, promised_ms: int = 0) -> apsw.Connection:
+    """Connect, check and prepare; every failure is one line that names the file.
+
+    A file that does not know what was answered up to `promised_ms` is refused and left as it is.
+    """
     if path != ":memory:":
         parent = Path(path).parent
         if not parent.is_dir():
             raise StoreUnusable(f"{path}: the directory {parent} does not exist")
-        if Path(path).exists() and not os.access(path, os.W_OK):
-            raise StoreUnusable(f"{path}: not writable by this user")
+        if Path(path).exists():
+            if not Path(path).is_file():
+                raise StoreUnusable(f"{path}: not a file")
+            if not os.access(path, os.W_OK):
+                raise StoreUnusable(f"{path}: not writable by this user")
+            if not os.access(path, os.R_OK):
+                raise StoreUnusable(f"{path}: not readable by this user")
     with explained(path):
+        if promised_ms and not (Path(path).exists() and Path(path).stat().st_size):
+            raise _fallen_short(path, 0, promised_ms)
         connection = connect(path, durability=durability)
+        if promised_ms and (known_ms := _known_ms(connection)) < promised_ms:
+            # What is left of the log is for whoever looks into it.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.close()
+            raise _fallen_short(path, known_ms, promised_ms)
         prepare(connection, path)
     return connection
+
+
+def _known_ms(connection: apsw.Connection) -> int:
+    """The last instant that the file knows."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if not {"journal", "things"} <= tables:
+        return 0
+    folded = connection.execute("SELECT value FROM things WHERE kind = 'clock' AND key = 'now'").get
+    newest = connection.execute("SELECT max(at_ms) FROM journal").get
+    return max(int(folded or 0), int(newest or 0))
+
+
+def _fallen_short(path: str, known_ms: int, promised_ms: int) -> StoreUnusable:
+    known = f"after {instant_text(known_ms)}" if known_ms else "at all"
+    return StoreUnusable(
+        f"{path}: it knows nothing {known}, but answers were given until {instant_text(promised_ms)}: "
+        f"the write-ahead log {path}-wal is missing or damaged; bring it back, "
+        f"or delete {path}.lock to start without what was in it"
+    )
 
 
 # Folding
@@ -348,8 +431,7 @@ def fold_left_over(connection: apsw.Connection) -> tuple[int, int]:
             write_fold(connection, Folded(records))
             write_time(connection, latest)
             connection.execute("DELETE FROM journal WHERE n <= ?", (rows[-1][0],))
-    known = connection.execute("SELECT value FROM things WHERE kind = 'clock' AND key = 'now'").get
-    return count, max(latest, int(known) if known else 0)
+    return count, max(latest, _known_ms(connection))
 
 
 def wipe(path: str) -> None:
