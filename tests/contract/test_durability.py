@@ -16,24 +16,9 @@ from headgate.core.job import More
 from headgate.core.pools import Pool
 from headgate.core.retry import Failure
 from headgate.engines.contract import Ack, Fail, Fetch, Interest, Page, Pushed, Query, Report, Task
-from headgate.engines.local import journal
 from tests.contract.home import NOW, Home, draft, drafts, fetch, found, push, story, until
 
 ALL = Interest()
-
-
-@pytest.fixture
-def by_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch is so small that the loop writes it itself."""
-    monkeypatch.setattr(journal, "SMALL_BATCH", 0)
-
-
-@pytest.fixture(params=["loop", "thread"])
-def whoever_writes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Small batches are written by the event loop, or by the thread as if they were large."""
-    if request.param == "thread":
-        monkeypatch.setattr(journal, "SMALL_BATCH", 0)
-    return str(request.param)
 
 
 class Gate:
@@ -126,7 +111,6 @@ async def test_the_clock_never_goes_back_over_a_restart(durable: Home) -> None:
         assert (await found(engine, 1, NOW - 60_000)).started_at == NOW + 5_000
 
 
-@pytest.mark.usefixtures("by_thread")
 @story
 async def test_settled_waits_for_the_disk(durable: Home) -> None:
     gate = Gate("before commit")
@@ -154,7 +138,6 @@ async def test_settled_waits_for_the_disk(durable: Home) -> None:
         follower.close()
 
 
-@pytest.mark.usefixtures("by_thread")
 @story
 async def test_one_commit_serves_everybody_who_waits(durable: Home) -> None:
     commits: list[str] = []
@@ -209,7 +192,6 @@ async def test_a_copy_of_the_files_of_a_settled_engine_holds_all_that_was_answer
         engine.check()
 
 
-@pytest.mark.usefixtures("whoever_writes")
 @pytest.mark.parametrize("point", ["before commit", "after commit"])
 @story
 async def test_a_failed_commit_fails_everybody_who_waits_and_then_it_works_again(
@@ -251,7 +233,6 @@ async def test_a_failed_commit_fails_everybody_who_waits_and_then_it_works_again
         engine.check()
 
 
-@pytest.mark.usefixtures("whoever_writes")
 @story
 async def test_a_failed_fold_loses_nothing(durable: Home) -> None:
     disk = Disk("inside fold")

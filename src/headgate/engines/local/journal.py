@@ -1,7 +1,6 @@
-"""Group commit: what the event loop decides is written one transaction per batch, and everybody who observed a batch waits for it, so one `fsync` is shared by all of them.
+"""Group commit: one thread writes what the event loop decides, one transaction per batch.
 
-Small batches the loop writes itself, as long as the disk is quick and nobody else writes: changing threads would take longer.
-All others go to a thread; while one of them is on its way to the disk the next one fills.
+While a batch is on its way to the disk the next one fills; everybody who observed a batch waits for it, so one `fsync` is shared by all of them.
 The same thread folds old records into the tables, in slices between two commits and completely when nothing else is to do.
 A third thread copies the write-ahead log back into the file, where it delays nobody.
 """
@@ -16,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -44,11 +43,6 @@ FOLD_BACKLOG = 20_000
 MOST_UNFOLDED_BYTES = 64 << 20
 """Beyond this, commits wait for folding."""
 CHECKPOINT_BYTES = 8 << 20
-SMALL_BATCH = 128
-"""How many records the event loop writes itself."""
-SLOW_S = 0.002
-"""When that took longer, it writes nothing for a while: other requests need not wait for the disk."""
-SPARED_S = 1.0
 TELL_AFTER_MS = 1_000
 """How often, under load, it is told what is durable: each time costs a system call on the way of a commit."""
 
@@ -69,22 +63,8 @@ class Batch:
         """The number of the last event that happened in it."""
 
 
-class _Unfolded(NamedTuple):
-    """What was committed and stands in no table yet."""
-
-    number: int
-    at_ms: int
-    written_s: float
-    records: list[Record]
-    size: int
-
-
-_NUDGE: Final = object()
-"""Tells the thread that there is something to fold again."""
-
-
 class Journal:
-    """The event loop's side is `write`, `settled` and `ask`; the rest runs on the thread, but for small commits."""
+    """The event loop's side is `write`, `settled` and `ask`; the rest runs on the thread."""
 
     def __init__(
         self,
@@ -118,7 +98,7 @@ class Journal:
         self._on_failure = on_failure
         self._elapsed_s = elapsed_s
         self._on_durable = on_durable
-        """Is told now and then up to which instant all is on disk."""
+        """Is told, on the thread and now and then, up to which instant all is on disk."""
         self._durable_ms = self._told_ms = 0
         self._at = at_fault_point
         self._loop = asyncio.get_running_loop()
@@ -127,10 +107,7 @@ class Journal:
         self._called = False
         self._asked: set[asyncio.Future[Any]] = set()
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._using = threading.Lock()
-        """Held by whoever uses the connection or what is unfolded; the loop never waits for it."""
-        self._spared_until_s = 0.0
-        self._unfolded: deque[_Unfolded] = deque()
+        self._unfolded: deque[tuple[int, int, float, list[Record], int]] = deque()
         self._unfolded_records = 0
         self._unfolded_bytes = 0
         self._fold_all = False
@@ -189,35 +166,7 @@ class Journal:
         batch.events = self._last_event()
         self._flying = batch
         self._open = Batch(batch.number + 1)
-        if not self._write_here(batch):
-            self._inbox.put(batch)
-
-    def _write_here(self, batch: Batch) -> bool:
-        """Commit on the event loop; false when the thread has to do it."""
-        begun = self._elapsed_s()
-        if self.in_memory or len(batch.records) > SMALL_BATCH or begun < self._spared_until_s:
-            return False
-        if self._checkpointing or not self._using.acquire(blocking=False):
-            return False
-        try:
-            if self._fold_is_due():
-                return False
-            first = not self._unfolded
-            self._append(batch, "after commit")
-            self._note_durable(batch.at_ms)
-            self._copy_back()
-        except Exception as error:  # noqa: BLE001 - reported to everybody who waits
-            self._fail(error)
-            return True
-        finally:
-            self._using.release()
-        if first:
-            self._inbox.put(_NUDGE)
-        took_s = self._elapsed_s() - begun
-        if took_s > SLOW_S:
-            self._spared_until_s = begun + took_s + SPARED_S
-        self._committed(batch, took_s)
-        return True
+        self._inbox.put(batch)
 
     def _committed(self, batch: Batch, took_s: float) -> None:
         self._flying = None
@@ -343,11 +292,11 @@ class Journal:
                     break
                 if isinstance(item, Batch):
                     self._commit(item)
-                elif item is None:
+                elif item is not None:
+                    self._answer(*item)
+                else:
                     self._fold(everything=True)
                     self._tell_durable()
-                elif item is not _NUDGE:
-                    self._answer(*item)
                 self._copy_back()
         except Exception as error:  # noqa: BLE001 - reported to everybody who waits
             self._tell(self._fail, error)
@@ -357,11 +306,9 @@ class Journal:
 
     def _next(self) -> Any:
         """The next thing to do; None when it is time to fold."""
-        with self._using:
-            oldest_s = self._unfolded[0].written_s if self._unfolded else None
-        if oldest_s is None or self._closing:
+        if not self._unfolded or self._closing:
             return self._inbox.get()
-        patience = oldest_s + FOLD_AFTER_S - self._elapsed_s()
+        patience = self._unfolded[0][2] + FOLD_AFTER_S - self._elapsed_s()
         if patience <= 0 and self._inbox.empty():
             return None
         try:
@@ -370,50 +317,37 @@ class Journal:
             return None
 
     def _commit(self, batch: Batch) -> None:
+        connection = self._connection
+        size = 0
         begun = self._elapsed_s()
-        with self._using:
-            if self.in_memory:
-                self._remember(batch, 0)
+        if not self.in_memory:
+            body = pack(batch.records)
+            size = len(body)
+            if self._at is not None:
+                self._at("before commit")
+            if self._fold_is_due():
+                with connection:
+                    append(connection, batch.number, batch.at_ms, body)
+                    if self._at is not None:
+                        self._at("inside commit")
+                    folded = self._fold_slice()
+                self._tell(self._on_folded, folded)
             else:
-                folds = self._fold_is_due()
-                if folds:
-                    with self._connection:
-                        self._append(batch, "inside commit")
-                        folded = self._fold_slice()
-                    self._tell(self._on_folded, folded)
-                else:
-                    self._append(batch)
-                if self._at is not None:
-                    self._at("after commit")
-                self._note_durable(batch.at_ms)
+                append(connection, batch.number, batch.at_ms, body)
+            if self._at is not None:
+                self._at("after commit")
+            self._wal_bytes += size
+            self._durable_ms = batch.at_ms
+            if batch.at_ms >= self._told_ms + TELL_AFTER_MS:
+                self._tell_durable()
         self._tell(self._committed, batch, self._elapsed_s() - begun)
+        self._unfolded.append((batch.number, batch.at_ms, self._elapsed_s(), batch.records, size))
+        self._unfolded_records += len(batch.records)
+        self._unfolded_bytes += size
         while self._unfolded_bytes > MOST_UNFOLDED_BYTES or (
             self.in_memory and self._unfolded_records > FOLD_BACKLOG
         ):
             self._fold(everything=False)
-
-    def _append(self, batch: Batch, then: str = "") -> None:
-        """Write a batch down; with no transaction around it, this is the commit."""
-        body = pack(batch.records)
-        if self._at is not None:
-            self._at("before commit")
-        append(self._connection, batch.number, batch.at_ms, body)
-        if self._at is not None and then:
-            self._at(then)
-        self._wal_bytes += len(body)
-        self._remember(batch, len(body))
-
-    def _remember(self, batch: Batch, size: int) -> None:
-        done = _Unfolded(batch.number, batch.at_ms, self._elapsed_s(), batch.records, size)
-        self._unfolded.append(done)
-        self._unfolded_records += len(batch.records)
-        self._unfolded_bytes += size
-
-    def _note_durable(self, at_ms: int) -> None:
-        """All up to this instant is on disk."""
-        self._durable_ms = at_ms
-        if at_ms >= self._told_ms + TELL_AFTER_MS:
-            self._tell_durable()
 
     def _tell_durable(self) -> None:
         if self._on_durable is not None and self._durable_ms > self._told_ms:
@@ -421,11 +355,11 @@ class Journal:
             self._on_durable(self._durable_ms)
 
     def _fold_is_due(self) -> bool:
-        if self._unfolded_records > FOLD_BACKLOG or self._unfolded_bytes > MOST_UNFOLDED_BYTES:
+        if self._unfolded_records > FOLD_BACKLOG:
             return True
         return (
             self._unfolded_records > FOLD_RECORDS
-            and self._elapsed_s() - self._unfolded[0].written_s > 2 * FOLD_AFTER_S
+            and self._elapsed_s() - self._unfolded[0][2] > 2 * FOLD_AFTER_S
         )
 
     def _fold_slice(self) -> int:
@@ -448,7 +382,7 @@ class Journal:
 
     def _fold(self, *, everything: bool) -> None:
         while self._unfolded:
-            with self._using, self._connection:
+            with self._connection:
                 last = self._fold_slice()
             self._tell(self._on_folded, last)
             if not everything or (not self._inbox.empty() and not self._fold_all):
