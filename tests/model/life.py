@@ -32,6 +32,8 @@ class Life(Settling):
                 break
             first = min(due, key=lambda h: h[:3])
             self._move_to(first.at)
+            # Keys that were not needed until then are gone before a job that starts over names them again.
+            self.forget_keys()
             first.act(first.at)
             self.settle()
         self._move_to(now, micros)
