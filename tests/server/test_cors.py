@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import msgspec
 import pytest
 
-from headgate.server.settings import Settings
+from headgate.server.settings import Settings, Token
 from tests.server.jobs_world import World, in_world
 
 PAGE = "https://ops.example.com"
@@ -63,3 +65,34 @@ async def test_by_default_nobody_is_told_anything(world: World) -> None:
 def test_what_is_no_origin_is_no_setting(origin: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"cors_origins": [origin]}, Settings)
+
+
+JOB = {"type": "t", "args": []}
+TOKEN = Token("shop", ("producer",), sha256(b"secret").hexdigest())
+
+
+@in_world(cors_origins=ALLOWED)
+async def test_without_tokens_pages_of_other_origins_change_nothing(world: World) -> None:
+    for origin in ("https://evil.example.com", "null", f"{PAGE}.evil.com", "localhost"):
+        reply = await world.call("POST", "/jobs", JOB, origin=origin, host="localhost:8080")
+        assert reply.status == 403
+        assert reply.error["details"]["field"] == "Origin"
+        assert (await world.call("GET", "/queues", origin=origin)).status == 200
+    view = await world.engine.queue("default", world.now_ms)
+    assert view is not None
+    assert not any(view.counts.values())
+
+
+@in_world(cors_origins=ALLOWED)
+async def test_the_servers_own_pages_and_allowed_ones_may(world: World) -> None:
+    for origin in (PAGE, "http://localhost:8080", "https://localhost:8080"):
+        reply = await world.call("POST", "/jobs", JOB, origin=origin, host="localhost:8080")
+        assert reply.status == 201
+
+
+@in_world(tokens=(TOKEN,))
+async def test_with_tokens_the_token_decides(world: World) -> None:
+    answer = await world.call(
+        "POST", "/jobs", JOB, origin="https://evil.example.com", authorization="Bearer secret"
+    )
+    assert answer.status == 201

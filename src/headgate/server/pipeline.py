@@ -20,6 +20,7 @@ from headgate.core.errors import (
     InvalidPayload,
     InvalidRequest,
     OjsError,
+    PermissionDenied,
     RateLimited,
     Unsupported,
 )
@@ -53,6 +54,7 @@ _READ = frozenset(
         *tenancy.HEADERS,
     }
 )
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _NO_QUERY: dict[str, str] = {}
 _MAX_PARAMETERS = 1_000
 
@@ -78,8 +80,9 @@ class Pipeline:
         self._keeper = Gatekeeper(context.settings.tokens)
         self._extensions = extensions
         self._strict_tenants = context.settings.strict_tenants
-        origins = context.settings.cors_origins
-        self._cors = Cors(origins) if origins else None
+        self._cors = Cors(context.settings.cors_origins)
+        self._answers_pages = bool(context.settings.cors_origins)
+        self._keyless = not context.settings.tokens
         self._access_log = context.settings.access_log
         self._waiting: set[asyncio.Future[None]] = set()
         self._pumps: set[asyncio.Task[None]] = set()
@@ -100,7 +103,7 @@ class Pipeline:
         request.method = method
         request.path = path
         try:
-            if self._cors is not None:
+            if self._answers_pages:
                 request.cors = self._cors.told(found.get(b"origin"))
             self._admit(request, query, found)
         except OjsError as refusal:
@@ -275,6 +278,14 @@ class Pipeline:
                 field="OJS-Version",
                 expected=SPEC.decode(),
             )
+        origin = found.get(b"origin")
+        if origin is not None and self._keyless and request.method not in _SAFE:
+            host = next((value for name, value in request.headers if name == b"host"), b"")
+            if not self._cors.admits(origin, host):
+                raise PermissionDenied(
+                    "a page of another origin may not change anything here",
+                    details={"field": "Origin", "expected": "one of the setting cors_origins"},
+                )
         wanted = found.get(b"ojs-requires-extension")
         if wanted is not None:
             for name in wanted.decode("latin-1").split(","):
