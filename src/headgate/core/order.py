@@ -65,8 +65,8 @@ def each_of(queues: int) -> Iterator[int]:
         queues ^= lowest
 
 
-class Strict:
-    """In the order given: a queue gets a turn when those before it have nothing."""
+class Present:
+    """The queues that may have something."""
 
     __slots__ = ("_there",)
 
@@ -79,6 +79,12 @@ class Strict:
     def drop(self, queues: int) -> None:
         self._there &= ~queues
 
+
+class Strict(Present):
+    """In the order given: a queue gets a turn when those before it have nothing."""
+
+    __slots__ = ()
+
     def choose(self, skip: int = 0) -> int | None:
         return first_of(self._there & ~skip)
 
@@ -86,18 +92,18 @@ class Strict:
         return
 
 
-class RoundRobin:
+class RoundRobin(Present):
     """One job of each queue per cycle, beginning with the first queue of the list.
 
     Turns are numbered through all cycles: those of queue `i` are i, i + size, i + 2 size, and so on.
     A queue that had nothing has its next turn in this cycle, if that has not passed.
     """
 
-    __slots__ = ("_ahead", "_last", "_next", "_payments", "_size", "_there")
+    __slots__ = ("_ahead", "_last", "_next", "_payments", "_size")
 
     def __init__(self, size: int) -> None:
+        super().__init__()
         self._size = size
-        self._there = 0
         self._last = -1
         """The number of the last turn that was taken."""
         self._next = list(range(size))
@@ -106,12 +112,6 @@ class RoundRobin:
         """Queues that were served out of turn and have no turn within the next cycle."""
         self._payments: list[tuple[int, int]] = []
         """When each of them has one again: the turn before which it is not in the next cycle."""
-
-    def add(self, queues: int) -> None:
-        self._there |= queues
-
-    def drop(self, queues: int) -> None:
-        self._there &= ~queues
 
     def choose(self, skip: int = 0) -> int | None:
         there = self._there & ~skip
@@ -161,7 +161,7 @@ class RoundRobin:
         return turn
 
 
-class Weighted:
+class Weighted(Present):
     """Jobs in proportion to the weights: exactly so in each cycle of as many jobs as the weights sum up to.
 
     Every queue has a virtual time, which moves by 1 / weight with each of its jobs; the smallest is next, the earlier queue among equals.
@@ -169,24 +169,18 @@ class Weighted:
     Time is reckoned in units that make every step whole.
     """
 
-    __slots__ = ("_due", "_later", "_now", "_steps", "_there", "_times")
+    __slots__ = ("_due", "_later", "_now", "_steps", "_times")
 
     def __init__(self, weights: Sequence[int]) -> None:
+        super().__init__()
         whole = math.lcm(*weights)
         self._steps = [whole // weight for weight in weights]
         self._times = [0] * len(weights)
-        self._there = 0
         self._now = 0
         self._due = (1 << len(weights)) - 1
         """Queues whose time has come, whether they have something or not."""
         self._later: list[tuple[int, int]] = []
         """The others, by their time; also entries of earlier times."""
-
-    def add(self, queues: int) -> None:
-        self._there |= queues
-
-    def drop(self, queues: int) -> None:
-        self._there &= ~queues
 
     def choose(self, skip: int = 0) -> int | None:
         there = self._there & ~skip
