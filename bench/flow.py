@@ -64,6 +64,7 @@ def situations(size: Size) -> list[Situation]:
             most // 1000,
             queues=most // 1000,
         ),
+        Situation("a pool of 10 queues, one key", most // 100, queues=10),
         Situation(f"a pool of {most // 1000:,} queues, one key", most // 100, queues=most // 1000),
     ]
 

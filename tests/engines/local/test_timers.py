@@ -148,3 +148,15 @@ def test_entries_that_were_overtaken_are_dropped() -> None:
     assert entry.alarm == 200
     assert ring_all(timers, 200) == [(200, 1)]
     assert ring_all(timers, LONG_AFTER) == []
+
+
+def test_who_gets_another_number_comes_in_its_new_place() -> None:
+    timers = Timers()
+    first, second = job(1), job(2)
+    assert ring_all(timers, 1_000) == []
+    for each in (first, second):
+        timers.arm(each, 1_001)
+    timers.disarm(first)
+    first.seq = 3
+    timers.arm(first, 1_001)
+    assert ring_all(timers, 1_001) == [(1_001, 2), (1_001, 3)]

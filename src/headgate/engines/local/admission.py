@@ -213,6 +213,7 @@ class Admission:
             elif draft.unique is not None and job.unique is not None:
                 before = self._twins.equals(draft)
                 before += [other.job for other in accepted.get(job.unique, [])]
+                before.sort(key=_age)
                 twin = next(
                     (
                         other

@@ -224,7 +224,9 @@ class Tables:
         return job
 
     def number(self, job: Job) -> None:
-        """Put the job behind everybody else."""
+        """Put the job behind everybody else, also behind those to whom something happens in the same instant."""
+        if job.alarm:
+            self.timers.disarm(job)
         job.seq = self.next_seq
         self.next_seq += 1
 

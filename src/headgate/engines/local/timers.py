@@ -85,8 +85,9 @@ class Timers:
             if not soon or soon[0][0] > now_ms:
                 self._look_ahead()
                 return None
-            at, _, _, entry = heappop(soon)
-            if entry.alarm == at:
+            at, seq, _, entry = heappop(soon)
+            # One with another number was armed anew, perhaps for the same instant.
+            if entry.alarm == at and entry.seq == seq:
                 entry.alarm = 0
                 return entry, at
 
