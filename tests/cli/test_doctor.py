@@ -96,7 +96,7 @@ def test_maintenance_is_told_with_what_ends_it(serve: Serve, tmp_path: Path) -> 
         f"the server is in maintenance since {begun['enabled_at']}, "
         f"meant to end at {begun['estimated_end']} (new disk): no job is given out"
     )
-    assert "/admin/system/maintenance" in found["remedy"]
+    assert found["remedy"] == "headgate maintenance end"
 
 
 def test_a_worker_makes_the_difference(serve: Serve, tmp_path: Path) -> None:

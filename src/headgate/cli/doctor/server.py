@@ -80,7 +80,7 @@ def _maintenance(health: Record) -> Iterator[Finding]:
     yield warning(
         "maintenance",
         f"the server is in maintenance since {known['enabled_at']}{ends}{why}: no job is given out",
-        'POST /ojs/v1/admin/system/maintenance {"enabled": false}',
+        "headgate maintenance end",
     )
 
 
