@@ -28,6 +28,7 @@ from headgate.engines.contract import (
     TenantFull,
     Unwanted,
 )
+from headgate.engines.local.keys import Key
 from headgate.engines.local.life import Life
 from headgate.engines.local.line import Waiter
 from headgate.engines.local.queue import Queue, size_of
@@ -125,26 +126,21 @@ class Admission:
                 job.fixed = unscheduled(job.fixed)
             replaced = twin.id
         goes = twin is not None and twin.state not in TERMINAL
-        kept = (draft,) if goes or (plan is not None and plan.drops) else ()
-        self._keep_keys(kept)
+        kept = self._keep_keys((draft,) if goes or (plan is not None and plan.drops) else ())
         if twin is not None and goes:
             self._life.cancel(twin, "system", f"replaced by {job.id}", now)
         if plan is not None:
             self._make_room(plan, now)
         self._life.accept(job, now, draft.uses)
-        self._leave_keys(kept)
+        self._tables.keys.let_go(kept)
         if job.tenant:
             self._tenantry.pushed(job, now)
         return Pushed(job, replaced, None if plan is None else plan.warnings.get(job.queue))
 
-    def _keep_keys(self, drafts: Iterable[Draft]) -> None:
-        """Let nothing be forgotten of the keys of jobs that are about to enter, though the last other job which names one goes in the same step."""
-        for draft in drafts:
-            self._tables.keys.use(draft.job)
-
-    def _leave_keys(self, drafts: Iterable[Draft]) -> None:
-        for draft in drafts:
-            self._tables.keys.unuse(draft.job)
+    def _keep_keys(self, drafts: Iterable[Draft]) -> list[Key]:
+        """Of jobs that are about to enter, though the last other job which names one goes in the same step."""
+        keys = self._tables.keys
+        return [key for draft in drafts for key in keys.keep(draft.job)]
 
     def _make_room(self, plan: Plan, now: int) -> None:
         for queue, count in plan.drops:
@@ -168,8 +164,7 @@ class Admission:
                 to_blame = entering[at]
                 self._refused(to_blame, refusal, now, waits=waits)
                 return [refusal if draft is to_blame else Held() for draft in drafts]
-        kept = entering if victims or (plan is not None and plan.drops) else ()
-        self._keep_keys(kept)
+        kept = self._keep_keys(entering if victims or (plan is not None and plan.drops) else ())
         if plan is not None:
             self._clear(victims, plan, now)
         found: list[PushOutcome] = []
@@ -180,7 +175,7 @@ class Admission:
             else:
                 twin = None if draft.unique is None else self._twins.of(draft, now)
                 found.append(self._enter(draft, twin, now, plan))
-        self._leave_keys(kept)
+        self._tables.keys.let_go(kept)
         return found
 
     def _clear(self, victims: Sequence[Job], plan: Plan, now: int) -> None:

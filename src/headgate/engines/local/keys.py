@@ -391,8 +391,17 @@ class Keys:
 
     def unuse(self, job: Job) -> None:
         """A job has ended."""
-        for name, _ in job.keys:
-            key = self.known[name]
+        self.let_go([self.known[name] for name, _ in job.keys])
+
+    def keep(self, job: Job) -> list[Key]:
+        """Let nothing be forgotten of the keys that this job is about to name, until they are let go."""
+        found = [self.known[name] for name, _ in job.keys if name in self.known]
+        for key in found:
+            key.users += 1
+        return found
+
+    def let_go(self, keys: Iterable[Key]) -> None:
+        for key in keys:
             key.users -= 1
             if not key.users:
                 # Its lanes are empty: whoever stands there names it.
