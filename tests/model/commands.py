@@ -539,8 +539,10 @@ class Model(Dispatch):
             return False
         self.state.maintenance = None
         self.tell("maintenance.ended", now, "maintenance")
+        self.state.rested_until = now
         self.settle()
         self.let_go(now)
+        self.catch_up(now)
         return True
 
     def restart(self, now: int) -> None:

@@ -59,7 +59,9 @@ class Life(Settling):
             rule = self.rule_for(job)
             rests = self.state.maintenance is not None
             if rule is not None and job.state != "active" and not rests:
-                at = max(self.dead_since(job) + rule.delay_ms, job.entered_at)
+                at = max(
+                    self.dead_since(job) + rule.delay_ms, job.entered_at, self.state.rested_until
+                )
                 yield Happening(at, LAST + job.seq, 0, self._replay_of(job.id))
             befalls = sorted(enumerate(self._befalls(job)), key=lambda each: each[1][0])
             for turn, (_, (at, act)) in enumerate(befalls):
@@ -86,12 +88,6 @@ class Life(Settling):
         for job in sorted(waiting, key=lambda job: (job.due_at, job.seq)):
             if job.due_at <= at and job.state in ("scheduled", "retryable"):
                 self._promote(job, at)
-                self.settle()
-        for job in sorted(self.state.jobs, key=lambda job: job.seq):
-            rule = self.rule_for(job)
-            due = rule is not None and self.dead_since(job) + rule.delay_ms <= at
-            if due and job.state != "active":
-                self.replay(job.id, at)
                 self.settle()
 
     def _promote(self, job: Entry, at: int) -> None:

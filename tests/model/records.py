@@ -224,6 +224,8 @@ class State:
     maintenance: Maintenance | None = None
     gates: dict[str, Gate] = field(default_factory=dict)
     """Of all known keys, those known longest first."""
+    rested_until: int = 0
+    """When the last maintenance ended: what a rule had meant to do before is done then."""
     told: set[tuple[str, str]] = field(default_factory=set)
     """Key and queue: somebody was told that jobs wait there."""
     tenants: dict[str, Tenant] = field(default_factory=dict)
