@@ -58,11 +58,6 @@ class Watcher:
         """Events are forgotten, but not what they told."""
         self.last_event = 0
 
-    def restated(self, keys: Iterable[str]) -> None:
-        """Several limits are set for these within one step: what a shorter period forgets in between, a longer one does not bring back."""
-        for key in keys:
-            self.regimes.pop(key, None)
-
     def started(
         self, jobs: Iterable[Job], at_us: int, keys: Mapping[str, KeyView], running: list[Job]
     ) -> None:

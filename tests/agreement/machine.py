@@ -17,7 +17,6 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from headgate.core.gates import LimitsChange
 from headgate.core.job import Job
 from headgate.engines.contract import (
     Ack,
@@ -296,15 +295,7 @@ class Machine(RuleBasedStateMachine):
         # Which of two equal jobs is older is clear only when they came at different instants.
         self.now += 1
         expected = self.model.push([w.draft(self.now) for w in batch], self.now, whole=whole)
-        drafts = [w.draft(self.now) for w in batch]
-        stated = [
-            name
-            for draft in drafts
-            for (name, _), use in zip(draft.job.keys, draft.uses, strict=True)
-            if use.change != LimitsChange()
-        ]
-        self.watcher.restated({name for name in stated if stated.count(name) > 1})
-        outcomes = self.engine.push(drafts, self.now, whole=whole)
+        outcomes = self.engine.push([w.draft(self.now) for w in batch], self.now, whole=whole)
         taken_by = {w.queue for w, s in zip(batch, expected, strict=True) if s.kind == "Pushed"}
         self.both(expected, self.pushed(outcomes, taken_by))
 

@@ -310,10 +310,7 @@ class Admission(Life):
             key = self._name(use, draft)
             if key not in self.state.gates:
                 self.state.gates[key] = Gate(key)
-            gate = self.state.gates[key]
-            if gate.register(use.change):
-                # It is looked at by each of its limits in turn: a short period forgets what a longer one would count.
-                gate.closed(self.state.now_us)
+            self.state.gates[key].register(use.change)
 
     @staticmethod
     def _name(use: Use, draft: Draft) -> str:
